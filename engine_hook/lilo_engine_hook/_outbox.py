@@ -1,0 +1,93 @@
+"""What waits for the sidecar: packed batches, kept until they are acknowledged. No I/O."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from typing import Final, NamedTuple
+
+from . import wire
+
+MAX_BYTES: Final = 16 * 1024 * 1024
+"""Packed bytes held for a sidecar that does not take them."""
+_BATCH_BYTES: Final = wire.MAX_FRAME - wire.MAX_EVENT_BYTES - 64
+"""A batch closes at this size: one more event of any size, and the head, still fit the frame."""
+
+
+class Frame(NamedTuple):
+    """One packed batch: its last event's number, how many events, and the bytes to send."""
+
+    last_seq: int
+    events: int
+    data: bytes
+
+
+class Outbox:
+    """Numbers events, groups them into frames, and keeps the frames until acknowledged."""
+
+    def __init__(self) -> None:
+        self._frames: deque[Frame] = deque()
+        self._sent = 0  # how many of the frames were sent on this connection
+        self._next_seq = 1
+        self.events = 0
+        """Events held."""
+        self.bytes = 0
+        """Bytes held."""
+
+    @property
+    def full(self) -> bool:
+        """Whether the byte bound is reached; then nothing may be added."""
+        return self.bytes >= MAX_BYTES
+
+    def add(self, packed: Iterable[bytes], dropped: int, rejected: int) -> None:
+        """Number packed events and close them into frames that carry the producer's totals."""
+        batch: list[bytes] = []
+        size = 0
+        for event in packed:
+            batch.append(event)
+            size += len(event)
+            if size >= _BATCH_BYTES or len(batch) == wire.MAX_EVENTS_PER_BATCH:
+                self._close(batch, dropped, rejected)
+                batch, size = [], 0
+        if batch:
+            self._close(batch, dropped, rejected)
+
+    def _close(self, batch: list[bytes], dropped: int, rejected: int) -> None:
+        first = self._next_seq
+        self._next_seq += len(batch)
+        data = wire.encode_batch(first, dropped, rejected, batch)
+        self._frames.append(Frame(self._next_seq - 1, len(batch), data))
+        self.events += len(batch)
+        self.bytes += len(data)
+
+    def totals(self, dropped: int, rejected: int) -> bytes:
+        """A frame without events, for totals that changed while nothing else happened."""
+        return wire.encode_batch(self._next_seq, dropped, rejected, ())
+
+    def next_unsent(self) -> bytes | None:
+        """The next frame of this connection, counted as sent."""
+        if self._sent == len(self._frames):
+            return None
+        frame = self._frames[self._sent]
+        self._sent += 1
+        return frame.data
+
+    def rewind(self) -> None:
+        """A new connection: everything unacknowledged is to be sent again."""
+        self._sent = 0
+
+    def acknowledge(self, seq: int) -> None:
+        """Let go of every frame whose events are all numbered up to ``seq``."""
+        while self._frames and self._frames[0].last_seq <= seq:
+            self._discard()
+
+    def discard_first(self) -> int:
+        """Let go of the oldest frame unacknowledged; the number of events lost with it."""
+        return self._discard() if self._frames else 0
+
+    def _discard(self) -> int:
+        frame = self._frames.popleft()
+        self._sent = max(0, self._sent - 1)
+        self.events -= frame.events
+        self.bytes -= len(frame.data)
+        return frame.events

@@ -1,0 +1,234 @@
+"""The hook's one thread: packs what the engine left in the queue and delivers it."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import random
+import select
+import socket
+import threading
+import time
+from typing import Final
+
+from . import wire
+from ._outbox import Outbox
+from ._queue import EventQueue
+
+FLUSH_INTERVAL: Final = 0.04
+"""Seconds between looks into the queue: a batch leaves within 50 ms with room to spare. The
+thread looks by itself, so that an observer call never pays a system call to wake it."""
+FIRST_RETRY: Final = 0.05
+LAST_RETRY: Final = 1.0
+"""Seconds between attempts to connect: doubling from the first to the last."""
+REFUSED_RETRY: Final = 10.0
+"""Seconds until the next attempt after the sidecar said no to the connection itself."""
+_ABSENT_WARNING: Final = 30.0
+"""Seconds without a sidecar after which the log says so, once."""
+_ABOUT_THE_CONNECTION: Final = frozenset({"version", "role", "busy", "peer"})
+"""Refusals that no batch is to blame for."""
+_READ: Final = 64 * 1024
+
+_log = logging.getLogger("lilo_engine_hook")
+
+
+class Sender:
+    """Delivers one queue's events over one connection, as one process's number sequence.
+
+    Every method but `stop` and `abandon` runs on the sender's own daemon thread. No fault of
+    the sidecar, the socket or the events ends that thread before `stop` does.
+    """
+
+    def __init__(self, queue: EventQueue, path: str, hello: wire.Hello) -> None:
+        self._queue = queue
+        self._path = path
+        self._hello = hello
+        self._outbox = Outbox()
+        self._discarded = 0
+        self._socket: socket.socket | None = None
+        self._poll = select.poll()
+        self._frames = wire.FrameBuffer()
+        self._sending = memoryview(b"")
+        self._told = (0, 0)  # totals as the sidecar last heard them on this connection
+        self._retry = FIRST_RETRY
+        self._retry_at = 0.0
+        self._absent_since = time.monotonic()
+        self._warned: set[str] = set()
+        self._stop_at: float | None = None
+        self.thread = threading.Thread(target=self._run, name="lilo-timing", daemon=True)
+
+    def start(self) -> None:
+        self.thread.start()
+
+    def stop(self, timeout: float) -> None:
+        """Any thread: deliver what is queued, for at most ``timeout`` seconds, then end."""
+        self._stop_at = time.monotonic() + timeout
+
+    def abandon(self) -> None:
+        """In a forked child, where the thread does not exist: let go of the parent's connection."""
+        if self._socket is not None:
+            self._socket.close()
+
+    @property
+    def undelivered(self) -> int:
+        """Events not acknowledged yet."""
+        return self._outbox.events + len(self._queue.items)
+
+    # --- the loop -----------------------------------------------------------------------
+
+    def _run(self) -> None:
+        while not self._finished():
+            tick = time.monotonic() + FLUSH_INTERVAL
+            try:
+                self._pack()
+                self._deliver(tick)
+            except Exception as error:  # noqa: BLE001 - the thread must outlive any fault
+                self._warn("fault", f"a fault in delivery, retrying: {error!r}")
+                self._disconnect()
+        self._disconnect()
+
+    def _finished(self) -> bool:
+        if self._stop_at is None:
+            return False
+        done = not self._queue.items and not self._outbox.events and self._told == self._totals()
+        return done or time.monotonic() >= self._stop_at
+
+    def _totals(self) -> tuple[int, int]:
+        return self._queue.dropped.value() + self._discarded, self._queue.rejected.value()
+
+    def _pack(self) -> None:
+        if self._outbox.full:
+            self._queue.room = 0
+            return
+        packed = self._queue.take(self._outbox.events)
+        self._outbox.add(packed, *self._totals())
+
+    def _deliver(self, until: float) -> None:
+        """Send and receive until the next look into the queue is due."""
+        while True:
+            if self._socket is None:
+                self._connect()
+            if self._socket is not None:
+                self._send(self._socket)
+            left = until - time.monotonic()
+            if left <= 0:
+                return
+            if self._socket is None:
+                time.sleep(left)
+                return
+            wanted = select.POLLIN | (select.POLLOUT if self._sending else 0)
+            self._poll.modify(self._socket, wanted)
+            if self._poll.poll(left * 1000):
+                self._receive(self._socket)
+
+    # --- the connection -----------------------------------------------------------------
+
+    def _connect(self) -> None:
+        if time.monotonic() < self._retry_at:
+            return
+        # Assigned before it is connected: a fork at any moment must find it, to close it.
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._socket.setblocking(False)
+        try:
+            self._socket.connect(self._path)
+        except OSError as error:
+            self._disconnect()
+            self._explain_absence(error)
+            return
+        self._poll.register(self._socket, select.POLLIN)
+        self._sending = memoryview(wire.encode(self._hello))
+
+    def _disconnect(self, retry_after: float | None = None) -> None:
+        if self._socket is not None:
+            with contextlib.suppress(KeyError):  # it never came to be connected
+                self._poll.unregister(self._socket)
+            self._socket.close()
+            self._socket = None
+        self._frames = wire.FrameBuffer()
+        self._sending = memoryview(b"")
+        self._told = (0, 0)
+        self._outbox.rewind()
+        if retry_after is None:
+            # Jitter: the observers of one machine do not all knock at the same moment.
+            retry_after = self._retry * random.uniform(0.5, 1.0)  # noqa: S311
+            self._retry = min(2 * self._retry, LAST_RETRY)
+        self._retry_at = time.monotonic() + retry_after
+
+    def _send(self, connection: socket.socket) -> None:
+        while True:
+            if not self._sending:
+                frame = self._outbox.next_unsent()
+                if frame is None:
+                    totals = self._totals()
+                    if totals == self._told:
+                        return
+                    self._told = totals
+                    frame = self._outbox.totals(*totals)
+                self._sending = memoryview(frame)
+            try:
+                sent = connection.send(self._sending)
+            except BlockingIOError:
+                return
+            except OSError:
+                # What the sidecar said before it closed explains the failure.
+                self._receive(connection)
+                if self._socket is not None:
+                    self._disconnect()
+                return
+            self._sending = self._sending[sent:]
+
+    def _receive(self, connection: socket.socket) -> None:
+        try:
+            data = connection.recv(_READ)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        if not data:
+            self._absent_since = time.monotonic()
+            self._disconnect()
+            return
+        try:
+            for payload in self._frames.feed(data):
+                self._hear(wire.decode(payload))
+                if self._socket is None:
+                    return
+        except wire.ProtocolError as error:
+            self._warn("answer", f"{self._path} does not speak the sidecar's protocol: {error}")
+            self._disconnect(REFUSED_RETRY)
+
+    def _hear(self, message: wire.Message) -> None:
+        match message:
+            case wire.Ack(seq):
+                self._retry = FIRST_RETRY
+                self._outbox.acknowledge(seq)
+            case wire.Refusal(code, reason) if code in _ABOUT_THE_CONNECTION:
+                self._warn(code, f"the sidecar at {self._path} refuses this trainer: {reason}")
+                self._disconnect(REFUSED_RETRY)
+            case wire.Refusal(code, reason):
+                # Resending it would only be refused again.
+                lost = self._outbox.discard_first()
+                self._discarded += lost
+                self._warn(code, f"the sidecar refused a batch of {lost} events: {reason}")
+                self._disconnect()
+            case _:
+                raise wire.ProtocolError("message", "only a trainer sends such a message")
+
+    # --- what the log says --------------------------------------------------------------
+
+    def _explain_absence(self, error: OSError) -> None:
+        if isinstance(error, PermissionError):
+            self._warn("permission", f"may not connect to the sidecar at {self._path}: {error}")
+        elif time.monotonic() - self._absent_since > _ABSENT_WARNING:
+            self._warn(
+                "absent",
+                f"no sidecar at {self._path} for {_ABSENT_WARNING:.0f} s ({error.strerror}); "
+                "start `lilo-sidecar serve` with the same socket path. Events wait for it, "
+                "and once there are too many, new ones are dropped and counted",
+            )
+
+    def _warn(self, kind: str, text: str) -> None:
+        """Log each kind of trouble once."""
+        if kind not in self._warned:
+            self._warned.add(kind)
+            _log.warning("lilo timing: %s", text)
