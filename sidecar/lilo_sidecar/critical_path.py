@@ -1,0 +1,189 @@
+"""The core: who is connected, whose events are whose, and what to answer.
+
+Pure and deterministic: events in, snapshots out; no I/O, no clock, no lock. ``now`` is Unix
+seconds from the caller. One thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from lilo_engine_hook import wire
+
+from .delivery import Tally
+from .series import Phases, SeriesBudget, merged
+from .timing import AGGREGATE, Health, PhaseTiming, Timing
+from .trainer import Trainer
+
+MAX_SERIES: Final = 8192
+"""Per-model series: 256 models of 32 phases. 32 clients that use every operation need 600."""
+MAX_BOOTS: Final = 256
+"""Producers remembered. A connected one is never let go; connections are bounded elsewhere."""
+
+
+@dataclass(slots=True)
+class _Boot:
+    """One process's number sequence, as far as it was heard."""
+
+    hello: wire.Hello
+    trainer: Trainer | None
+    """None for a backend, whose events say by their model whose they are."""
+    connections: int = 0
+    last_seq: int = 0
+    dropped: int = 0
+    rejected: int = 0
+
+
+class CriticalPath:
+    """Accumulates what several producers report and answers for any model, or all (``*``).
+
+    A trainer is an engine's process with the children it forked; backends only add to what
+    their models' trainer has. An engine that appears when another's processes are all gone
+    takes its place, and the numbers start afresh; one that appears beside a living one is one
+    more trainer.
+    """
+
+    def __init__(self) -> None:
+        self._budget = SeriesBudget(MAX_SERIES)
+        self._boots: dict[str, _Boot] = {}
+        self._trainers: dict[str, Trainer] = {}
+        """By the boot id of the process that began it, the newest last."""
+        self._backends = Tally()
+        self._last_heard: float | None = None
+
+    # --- producers ------------------------------------------------------------------------
+
+    def connect(self, hello: wire.Hello, now: float) -> list[Timing]:
+        """A producer said hello. Returns the lifetime aggregate of each trainer whose place it
+        takes. Raises `wire.ProtocolError` (code ``busy``) when MAX_BOOTS are connected."""
+        self._last_heard = now
+        boot = self._boots.get(hello.boot_id)
+        if boot is not None:
+            boot.connections += 1
+            return []
+        self._make_room_for_boot()
+        trainer: Trainer | None = None
+        ended: list[Timing] = []
+        if hello.role == wire.Role.ENGINE:
+            root = hello.parent_boot_id or hello.boot_id
+            trainer = self._trainers.get(root)
+            if trainer is None:
+                ended = self._retire_abandoned(now)
+                trainer = self._trainers[root] = Trainer(hello.started, self._budget)
+        self._boots[hello.boot_id] = _Boot(hello, trainer, connections=1)
+        return ended
+
+    def acked(self, boot_id: str) -> int:
+        """The number of the last event applied of this boot; 0 before the first."""
+        return self._boots[boot_id].last_seq
+
+    def apply(self, boot_id: str, batch: wire.Batch, now: float) -> int:
+        """Fold in a batch of a connected boot and return the number to acknowledge. Events
+        that were applied before (a batch sent again) are passed over."""
+        boot = self._boots[boot_id]
+        delivery = self._backends if boot.trainer is None else boot.trainer.delivery
+        self._last_heard = now
+        # Totals only grow; a batch sent again carries older ones.
+        delivery.dropped += max(0, batch.dropped - boot.dropped)
+        delivery.rejected += max(0, batch.rejected - boot.rejected)
+        boot.dropped = max(boot.dropped, batch.dropped)
+        boot.rejected = max(boot.rejected, batch.rejected)
+        expected = boot.last_seq + 1
+        if batch.first_seq > expected:
+            delivery.missed += batch.first_seq - expected
+            boot.last_seq = batch.first_seq - 1
+        for event in batch.events[max(0, expected - batch.first_seq) :]:
+            trainer = boot.trainer or self._trainer_of(event)
+            if trainer is not None:
+                trainer.apply(event)
+            boot.last_seq += 1
+            delivery.applied += 1
+        return boot.last_seq
+
+    def disconnect(self, boot_id: str, now: float) -> None:
+        """A producer's connection ended; it may come back."""
+        self._last_heard = now
+        self._boots[boot_id].connections -= 1
+
+    def _retire_abandoned(self, now: float) -> list[Timing]:
+        """Let go of every trainer none of whose processes is connected; their last aggregates."""
+        living = {id(boot.trainer) for boot in self._boots.values() if boot.connections}
+        ended = []
+        for root, trainer in list(self._trainers.items()):
+            if id(trainer) not in living:
+                ended.append(self._answer(AGGREGATE, trainer.lifetime(), [trainer], now))
+                trainer.close()
+                del self._trainers[root]
+                for boot_id in [i for i, boot in self._boots.items() if boot.trainer is trainer]:
+                    del self._boots[boot_id]
+        return ended
+
+    def _trainer_of(self, event: wire.Event) -> Trainer | None:
+        """Whose work a backend's event tells of: several engines may run beside one backend."""
+        if isinstance(event, wire.Span):
+            for trainer in self._trainers.values():
+                if event.models[0] in trainer.models:
+                    return trainer
+        return next(reversed(self._trainers.values()), None)
+
+    def _make_room_for_boot(self) -> None:
+        if len(self._boots) < MAX_BOOTS:
+            return
+        for boot_id, boot in self._boots.items():
+            if not boot.connections:
+                del self._boots[boot_id]
+                return
+        raise wire.ProtocolError("busy", f"{MAX_BOOTS} producers are known already")
+
+    # --- answers --------------------------------------------------------------------------
+
+    def timing(self, model_id: str | None, *, reset: bool, now: float) -> Timing:
+        """The figures of one model's interval, or (None, ``*``) of all models together.
+        ``reset`` ends the interval. A model nobody reported has no phases."""
+        trainers = list(self._trainers.values())
+        if model_id is None or model_id == AGGREGATE:
+            answer = self._answer(
+                AGGREGATE, merged(trainer.aggregate for trainer in trainers), trainers, now
+            )
+            if reset:
+                for trainer in trainers:
+                    trainer.reset_aggregate()
+            return answer
+        owners = [trainer for trainer in trainers if model_id in trainer.models]
+        phases = merged(trainer.models[model_id].phases for trainer in owners)
+        answer = self._answer(model_id, phases, owners or trainers, now)
+        if reset:
+            for trainer in owners:
+                trainer.reset_model(model_id)
+        return answer
+
+    def lifetime(self, now: float) -> Timing:
+        """The aggregate since the trainer started, whatever was reset."""
+        trainers = list(self._trainers.values())
+        phases = merged(trainer.lifetime() for trainer in trainers)
+        return self._answer(AGGREGATE, phases, trainers, now)
+
+    def health(self, now: float) -> Health:
+        """Whether a trainer is there, and when one was last heard."""
+        connected = [boot for boot in self._boots.values() if boot.connections]
+        return Health(
+            connected=any(boot.hello.role == wire.Role.ENGINE for boot in connected),
+            last_heard=self._last_heard,
+            producers=len(connected),
+        )
+
+    def _answer(
+        self, model_id: str, phases: Phases, trainers: Iterable[Trainer], now: float
+    ) -> Timing:
+        """Of several trainers in one container, gauges and uptime are the newest one's."""
+        trainers = list(trainers)
+        newest = trainers[-1] if trainers else None
+        return Timing(
+            model_id=model_id,
+            uptime_s=None if newest is None else max(0.0, now - newest.started),
+            phases={name: PhaseTiming.of(series) for name, series in phases.items()},
+            gauges={} if newest is None else dict(newest.gauges),
+            delivery=sum((t.delivery.snapshot() for t in trainers), self._backends.snapshot()),
+        )
