@@ -294,6 +294,7 @@ def _close(observers: list[TimingObserver]) -> None:
     for observer in observers:
         _open_observers.discard(observer)
         observer._startable = False
+        observer._queue.closed = True
         observer._queue.room = 0
         if observer._sender is not None:
             observer._sender.stop(FLUSH_TIMEOUT)

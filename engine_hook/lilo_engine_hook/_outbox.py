@@ -34,11 +34,6 @@ class Outbox:
         self.bytes = 0
         """Bytes held."""
 
-    @property
-    def full(self) -> bool:
-        """Whether the byte bound is reached; then nothing may be added."""
-        return self.bytes >= MAX_BYTES
-
     def add(self, packed: Iterable[bytes], dropped: int, rejected: int) -> None:
         """Number packed events and close them into frames that carry the producer's totals."""
         batch: list[bytes] = []

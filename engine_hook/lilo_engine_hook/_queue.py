@@ -27,7 +27,7 @@ class EventQueue:
     set by the sender's thread; zero turns every event away.
     """
 
-    __slots__ = ("dropped", "items", "rejected", "room", "warned")
+    __slots__ = ("_names", "_warned", "closed", "dropped", "items", "rejected", "room")
 
     def __init__(self, room: int = 0) -> None:
         self.items: deque[Item] = deque()
@@ -36,30 +36,40 @@ class EventQueue:
         """Events turned away at the bound."""
         self.rejected = AtomicCounter()
         """Calls whose arguments make no event."""
-        self.warned = False
+        self.closed = False
+        """Set to turn away everything from now on."""
+        self._names = wire.NameBudget()
+        self._warned = False
 
-    def take(self, packed_events: int) -> list[bytes]:
-        """Move everything queued out and pack it; ``packed_events`` are held elsewhere already.
-        The sender's thread only. Never raises for what the engine passed: that is rejected."""
+    def take(self, held_events: int, byte_limit: int) -> list[bytes]:
+        """Move events out and pack them, until none is left or ``byte_limit`` is reached;
+        ``held_events`` wait elsewhere already and count against `MAX_EVENTS`. The sender's
+        thread only. Never raises for what the engine passed: that is rejected."""
         items = self.items
-        count = len(items)
-        # What is moved stays accounted for in `room` while it is in neither place.
-        self.room = MAX_EVENTS - packed_events - count
         packed: list[bytes] = []
-        for _ in range(count):
+        size = 0
+        for _ in range(len(items)):
+            # What was moved out still takes up room.
+            self.room = 0 if self.closed else MAX_EVENTS - held_events - len(packed) - 1
             item = items.popleft()
             try:
-                packed.append(wire.encode_event(self._checked(item)))
+                event = wire.encode_event(self._checked(item))
             except Exception as error:  # noqa: BLE001 - arbitrary objects run arbitrary code here
                 self.reject(error)
-        self.room = MAX_EVENTS - packed_events - len(packed)
+                continue
+            packed.append(event)
+            size += len(event)
+            if size >= byte_limit:
+                self.room = 0
+                return packed
+        self.room = 0 if self.closed else MAX_EVENTS - held_events - len(packed)
         return packed
 
     def reject(self, reason: object) -> None:
         """Count a call that makes no event; the first one is logged."""
         self.rejected.add()
-        if not self.warned:
-            self.warned = True
+        if not self._warned:
+            self._warned = True
             _log.warning(
                 "an observer call was rejected: %s; "
                 "further ones are only counted (delivery.rejected in the timing answer)",
@@ -68,4 +78,6 @@ class EventQueue:
 
     def _checked(self, item: Item) -> wire.Event:
         kind, *fields = item
-        return wire.parse_event(kind, [plain(field) for field in fields])  # type: ignore[arg-type]
+        event = wire.parse_event(kind, [plain(field) for field in fields])  # type: ignore[arg-type]
+        self._names.spend(event)
+        return event

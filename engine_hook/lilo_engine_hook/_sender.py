@@ -12,7 +12,7 @@ import time
 from typing import Final
 
 from . import wire
-from ._outbox import Outbox
+from ._outbox import MAX_BYTES, Outbox
 from ._queue import EventQueue
 
 FLUSH_INTERVAL: Final = 0.04
@@ -97,11 +97,10 @@ class Sender:
         return self._queue.dropped.value() + self._discarded, self._queue.rejected.value()
 
     def _pack(self) -> None:
-        if self._outbox.full:
-            self._queue.room = 0
-            return
-        packed = self._queue.take(self._outbox.events)
-        self._outbox.add(packed, *self._totals())
+        byte_limit = MAX_BYTES - self._outbox.bytes
+        if byte_limit > 0:
+            packed = self._queue.take(self._outbox.events, byte_limit)
+            self._outbox.add(packed, *self._totals())
 
     def _deliver(self, until: float) -> None:
         """Send and receive until the next look into the queue is due."""

@@ -1,0 +1,158 @@
+"""Who reports: restarts, several engines, forked children, backends, and numbering."""
+
+from __future__ import annotations
+
+from lilo_engine_hook import wire
+from lilo_sidecar.critical_path import CriticalPath
+from support.feed import Feed, hello, span
+
+
+def executions(feed: Feed, model: str | None = None) -> int:
+    """How many executions are in the answer."""
+    phases = feed.timing(model).phases
+    return phases["forward_backward.execute"].count if phases else 0
+
+
+def test_batch_sent_again_is_applied_once() -> None:
+    """Events are numbered: a resent or overlapping batch adds only what is new."""
+    core = CriticalPath()
+    feed = Feed(core)
+    events = tuple(span(["m"], i, i + 1) for i in range(4))
+    assert feed(*events[:2]) == 2
+    assert core.apply("boot", wire.Batch(1, 0, 0, events[:2]), 0.0) == 2
+    assert core.apply("boot", wire.Batch(2, 0, 0, events[1:]), 0.0) == 4
+    assert executions(feed, "m") == 4
+    assert feed.timing().delivery.applied == 4
+    assert core.acked("boot") == 4
+
+
+def test_gap_in_the_numbers_is_counted() -> None:
+    """Events that an earlier sidecar took are not in these numbers, and the answer says so."""
+    core = CriticalPath()
+    feed = Feed(core)
+    assert core.acked("boot") == 0
+    core.apply("boot", wire.Batch(11, 0, 0, (span(["m"], 0, 1),)), 0.0)
+    delivery = feed.timing("m").delivery
+    assert (delivery.applied, delivery.missed) == (1, 10)
+    assert core.acked("boot") == 11
+
+
+def test_hook_totals_reach_the_answer_once() -> None:
+    """Dropped and rejected are totals since the boot; repeated and older ones add nothing."""
+    feed = Feed(CriticalPath())
+    feed(dropped=5, rejected=1)
+    feed(span(["m"], 0, 1), dropped=7, rejected=1)
+    feed(dropped=6, rejected=0)
+    delivery = feed.timing("m").delivery
+    assert (delivery.dropped, delivery.rejected) == (7, 1)
+
+
+def test_restarted_trainer_starts_afresh() -> None:
+    """A new boot in the place of one that is gone: the old one's lifetime aggregate comes back
+    to be printed, and no figure of it stays."""
+    core = CriticalPath()
+    old = Feed(core, hello("old", started=0.0))
+    old(wire.Gauge(3.0, "backend_ready"), span(["m"], 0, 1))
+    old.timing(None, reset=True)
+    old(span(["m"], 1, 3))
+    core.disconnect("old", 5.0)
+    new = Feed(core, hello("new", started=6.0), now=7.0)
+    (line,) = new.ended
+    assert line.model_id == "*"
+    assert line.phases["forward_backward.execute"].total_s == 3.0
+    assert line.gauges == {"trainer.backend_ready_s": 3.0}
+    assert line.uptime_s == 7.0
+    answer = core.timing("m", reset=False, now=8.0)
+    assert (answer.phases, answer.gauges, answer.uptime_s) == ({}, {}, 2.0)
+    assert answer.delivery.applied == 0
+    assert core._budget.used == 0
+
+
+def test_same_trainer_reconnecting_goes_on() -> None:
+    """A connection that broke is no restart."""
+    core = CriticalPath()
+    feed = Feed(core)
+    feed(span(["m"], 0, 1))
+    core.disconnect("boot", 0.0)
+    assert not core.health(0.0).connected
+    assert core.connect(hello(), 1.0) == []
+    feed(span(["m"], 1, 2))
+    assert executions(feed, "m") == 2
+    assert core.health(0.0).connected
+
+
+def test_engines_side_by_side_keep_apart_and_add_up() -> None:
+    """Two engines in one container: each model its own, the aggregate both; the end of one is
+    noticed when the next appears, and leaves the other as it was."""
+    core = CriticalPath()
+    a, b = Feed(core, hello("a")), Feed(core, hello("b"))
+    a(span(["ma"], 0, 1))
+    b(span(["mb"], 0, 2))
+    assert (a.ended, b.ended) == ([], [])
+    assert (executions(a, "ma"), executions(a, "mb"), executions(a)) == (1, 1, 2)
+    core.disconnect("a", 0.0)
+    c = Feed(core, hello("c"))
+    (line,) = c.ended
+    assert line.phases["forward_backward.execute"].total_s == 1.0
+    assert (executions(c, "ma"), executions(c, "mb"), executions(c)) == (0, 1, 1)
+
+
+def test_forked_child_adds_to_its_parents_trainer() -> None:
+    """A child is no restart: its events join, even after the parent is gone, and even when the
+    sidecar hears it first."""
+    core = CriticalPath()
+    parent = Feed(core, hello("parent"))
+    parent(span(["m"], 0, 1))
+    child = Feed(core, hello("child", parent="parent"))
+    core.disconnect("parent", 0.0)
+    child(span(["m"], 1, 2))
+    grandchild = Feed(core, hello("grandchild", parent="parent"))
+    grandchild(span(["m"], 2, 3))
+    assert executions(child, "m") == 3
+    assert child.ended == grandchild.ended == []
+
+    core = CriticalPath()
+    child = Feed(core, hello("child", parent="parent"))
+    child(span(["m"], 0, 1))
+    parent = Feed(core, hello("parent"))
+    parent(span(["m"], 1, 2))
+    assert executions(parent, "m") == 2
+
+
+def test_backend_adds_to_the_engine_that_has_the_model() -> None:
+    """A backend owns nothing: its spans go to their model's engine, it is no restart, and
+    before any engine was heard there is nobody to credit."""
+    core = CriticalPath()
+    backend = Feed(core, hello("backend", role="backend"))
+    backend(span(["m"], 0, 1))
+    assert not core.health(0.0).connected
+    assert core.health(0.0).producers == 1
+    first, second = Feed(core, hello("first")), Feed(core, hello("second"))
+    first(wire.Register(0, "m"))
+    second(wire.Register(0, "n"))
+    backend(span(["m"], 1, 2), span(["n"], 2, 4), dropped=2)
+    assert (executions(first, "m"), executions(first, "n")) == (1, 1)
+    assert first.timing("m").delivery.dropped == 2
+    core.disconnect("first", 0.0)
+    core.disconnect("second", 0.0)
+    third = Feed(core, hello("third"))
+    assert len(third.ended) == 2
+
+
+def test_health_tells_who_is_there() -> None:
+    """Whether an engine is connected, when anything was last heard, and how many producers."""
+    core = CriticalPath()
+    assert core.health(0.0).last_heard is None
+    feed = Feed(core, now=5.0)
+    assert core.health(9.0).last_heard == 5.0
+    core.apply("boot", wire.Batch(1, 0, 0, (span(["m"], 0, 1),)), 6.5)
+    assert core.health(9.0).last_heard == 6.5
+    assert core.health(9.0).producers == 1
+    core.disconnect(feed.who.boot_id, 8.0)
+    assert core.health(9.0) == type(core.health(9.0))(False, 8.0, 0)
+
+
+def test_answer_before_any_trainer() -> None:
+    """An empty sidecar answers with nothing, and no uptime."""
+    answer = CriticalPath().timing("m", reset=True, now=1.0)
+    assert (answer.phases, answer.gauges, answer.uptime_s) == ({}, {}, None)

@@ -1,0 +1,99 @@
+"""What importing the packages loads, and what an installed wheel holds."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.metadata
+import json
+import subprocess
+import sys
+import venv
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+_PACKAGES = ("lilo_engine_hook", "lilo_sidecar", "lilo_timing")
+
+
+def loaded_by(statement: str) -> set[str]:
+    """Top-level modules that a fresh interpreter has after ``statement`` and not before."""
+    code = f"""
+import json, sys
+before = set(sys.modules)
+{statement}
+print(json.dumps(sorted({{name.partition(".")[0] for name in set(sys.modules) - before}})))
+"""
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, text=True)
+    return set(json.loads(out.stdout))
+
+
+def outside(modules: set[str]) -> set[str]:
+    """Those that are not of the standard library."""
+    return modules - sys.stdlib_module_names
+
+
+def test_hook_loads_msgpack_and_the_standard_library_only() -> None:
+    """In the trainer's process the hook brings nothing else along."""
+    assert outside(loaded_by("import lilo_engine_hook")) == {"lilo_engine_hook", "msgpack"}
+
+
+def test_client_loads_no_framework() -> None:
+    """In a training loop the client brings neither wandb nor a server's packages, and httpx
+    only when it is first used."""
+    loaded = outside(loaded_by("import lilo_timing"))
+    assert loaded == {"lilo_timing"}
+
+
+@pytest.mark.parametrize("package", [*_PACKAGES, "lilo_engine_hook.wire"])
+def test_public_names_are_listed_once_and_there(package: str) -> None:
+    """`__all__` is the public interface (the linter keeps its order)."""
+    module = importlib.import_module(package)
+    assert len(module.__all__) == len(set(module.__all__))
+    assert [name for name in module.__all__ if not hasattr(module, name)] == []
+
+
+def test_wheel_installs_all_three_packages(tmp_path: Path) -> None:
+    """A wheel built from the tree has the three packages, their type markers and the command,
+    and nothing of tests or deployments; installed in an empty environment, it works."""
+    subprocess.run(
+        [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)],
+        cwd=ROOT,
+        check=True,
+        capture_output=True,
+    )
+    (wheel,) = tmp_path.glob("*.whl")
+    names = zipfile.ZipFile(wheel).namelist()
+    assert {name.partition("/")[0] for name in names if ".dist-info" not in name} == set(_PACKAGES)
+    assert {f"{package}/py.typed" for package in _PACKAGES} <= set(names)
+
+    place = tmp_path / "venv"
+    venv.create(place, with_pip=False)
+    python = str(place / "bin" / "python")
+    target = next((place / "lib").glob("python*/site-packages"))
+    subprocess.run(
+        [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", str(target),
+         str(wheel)],
+        check=True,
+        capture_output=True,
+    )  # fmt: skip
+    # The dependencies come from this environment, whose path goes last.
+    here = next(p for p in sys.path if p.endswith("site-packages"))
+    code = f"""
+import sys; sys.path.append({here!r})
+import lilo_engine_hook, lilo_sidecar, lilo_timing
+print(lilo_engine_hook.__file__, lilo_sidecar.__file__, lilo_timing.__file__)
+"""
+    out = subprocess.run([python, "-I", "-c", code], capture_output=True, check=True, text=True)
+    assert out.stdout.count(str(target)) == 3, out.stdout
+
+
+def test_editable_install_has_all_three_packages() -> None:
+    """This environment's own install comes from the tree."""
+    for package in _PACKAGES:
+        module = importlib.import_module(package)
+        assert module.__file__ is not None
+        assert Path(module.__file__).is_relative_to(ROOT)
+    scripts = importlib.metadata.distribution("lilo-timing").entry_points
+    assert "lilo-sidecar" in scripts.names
