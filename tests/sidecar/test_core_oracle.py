@@ -1,0 +1,166 @@
+"""The core against a plain model of the contract, over random orders of events."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lilo_engine_hook import wire
+from lilo_sidecar.critical_path import CriticalPath
+from lilo_sidecar.timing import Timing
+from support.feed import Feed, begin, finish, hello, span
+
+MODELS = ("a", "b", "c")
+_KINDS = ("forward_backward", "optim_step", "save_weights")
+_times = st.integers(0, 400).map(lambda quarter: quarter / 4)
+_models = st.sampled_from(MODELS)
+_seqs = st.integers(0, 3)
+
+
+@st.composite
+def spans(draw: st.DrawFn) -> wire.Span:
+    """Work for one or several models, named by request ids, sequence ids, or not at all; now
+    and then with an end before its start."""
+    models = draw(st.lists(_models, min_size=1, max_size=4))
+    start = draw(_times)
+    form = draw(st.sampled_from(("ids", "seqs", "neither")))
+    chosen = draw(st.lists(_seqs, max_size=3, unique=True))
+    return span(
+        models,
+        start,
+        start + draw(st.integers(-2, 40)) / 4,
+        draw(st.sampled_from(("{}", "capture:{}", "persist:{}"))).format(
+            draw(st.sampled_from(_KINDS))
+        )
+        if draw(st.integers(0, 5))
+        else "accept",
+        ids=[f"{m}:{s}" for m in dict.fromkeys(models) for s in chosen] if form == "ids" else None,
+        seqs=chosen if form == "seqs" else None,
+        n=draw(st.none() | st.integers(0, 5)),
+        ok=draw(st.none() | st.booleans()),
+    )
+
+
+_events = st.one_of(
+    st.builds(wire.Register, _times, _models),
+    st.builds(wire.Forget, _times, _models),
+    st.builds(begin, _models, _seqs, _times, st.sampled_from(_KINDS)),
+    st.builds(finish, _models, _seqs, _times),
+    spans(),
+    spans(),
+    st.builds(wire.State, _times, st.none(), st.just("idle")),
+)
+
+
+@dataclass(frozen=True)
+class Reset:
+    """A reader ends the interval of a model, or of all (None)."""
+
+    model: str | None
+
+
+@dataclass
+class Oracle:
+    """Keeps every record there was, and sums them when asked."""
+
+    records: list[tuple[tuple[str, ...], str, float, int]] = field(default_factory=list)
+    begun: dict[str | None, int] = field(default_factory=lambda: defaultdict(int))
+    waiting: dict[str, tuple[str, str, float]] = field(default_factory=dict)
+    started: set[str] = field(default_factory=set)
+    registered: dict[str, float] = field(default_factory=dict)
+    gone: set[str] = field(default_factory=set)
+    negative: int = 0
+    gauges: dict[str, float] = field(default_factory=dict)
+
+    def record(self, models: tuple[str, ...], phase: str, seconds: float, batch: int) -> None:
+        if seconds < 0:
+            self.negative += 1
+        else:
+            alive = tuple(m for m in models if m not in self.gone)
+            self.records.append((alive, phase, seconds, batch))
+
+    def apply(self, event: wire.Event) -> None:
+        match event:
+            case wire.Register(t, model):
+                self.gone.discard(model)
+                self.registered.setdefault(model, t)
+            case wire.Forget(_, model):
+                self.gone.add(model)
+                self.registered.pop(model, None)
+                self.waiting = {k: v for k, v in self.waiting.items() if v[0] != model}
+                self.begun[model] = len(self.records)
+            case wire.Begin(t, model, request_id, _, kind, _):
+                if model not in self.gone and request_id not in self.waiting:
+                    self.waiting[request_id] = (model, kind, t)
+                    self.started.discard(request_id)
+            case wire.Finish(_, _, request_id, _):
+                self.waiting.pop(request_id, None)
+            case wire.Span():
+                self.work(event)
+
+    def work(self, event: wire.Span) -> None:
+        distinct = tuple(dict.fromkeys(event.models))
+        ids = event.request_ids
+        if ids is None:
+            single = len(distinct) == 1 and event.seq_ids is not None
+            ids = tuple(f"{distinct[0]}:{seq}" for seq in event.seq_ids or ()) if single else ()
+        for request_id in ids:
+            if request_id in self.waiting and request_id not in self.started:
+                self.started.add(request_id)
+                model, kind, submitted = self.waiting[request_id]
+                self.record((model,), f"{kind}.queue_wait", event.t0 - submitted, 1)
+        if event.name == "accept":
+            for model in distinct:
+                if model in self.registered:
+                    wait = event.t0 - self.registered.pop(model)
+                    self.record((model,), "accept.queue_wait", wait, 1)
+            if event.ok is not False:
+                self.gauges.setdefault("trainer.first_model_ready_s", event.t1)
+        prefix, _, kind = event.name.rpartition(":")
+        phase = f"{kind}.{prefix or 'execute'}"
+        batch = event.n or len(ids) or len(distinct)
+        self.record(distinct, phase, event.t1 - event.t0, batch)
+
+    def check(self, answer: Timing, model: str | None) -> None:
+        """The answer has exactly the sums of the records since the interval began."""
+        sums: dict[str, list[tuple[float, int]]] = defaultdict(list)
+        for models, phase, seconds, batch in self.records[self.begun[model] :]:
+            if model is None or model in models:
+                sums[phase].append((seconds, batch))
+        assert answer.phases.keys() == sums.keys()
+        for phase, rows in sums.items():
+            figures = answer.phases[phase]
+            durations = [row[0] for row in rows]
+            # Quarters of a second add up without rounding.
+            assert (figures.count, figures.total_s) == (len(rows), sum(durations))
+            assert figures.max_s == max(durations)
+            assert figures.mean_s == sum(durations) / len(rows)
+            assert figures.mean_batch == sum(row[1] for row in rows) / len(rows)
+        assert answer.delivery.negative == self.negative
+        assert answer.gauges == {name: t for name, t in self.gauges.items() if t >= 0}
+
+
+@settings(max_examples=500)
+@given(st.lists(_events | st.builds(Reset, st.none() | _models), max_size=60), st.data())
+def test_core_agrees_with_the_oracle(steps: list[wire.Event | Reset], data: st.DataObject) -> None:
+    """Any order of events, cut into any batches, resets in between: the same figures."""
+    feed, oracle = Feed(CriticalPath(), hello(started=0.0)), Oracle()
+    batch: list[wire.Event] = []
+    for step in steps:
+        if isinstance(step, Reset):
+            feed(*batch)
+            batch.clear()
+            oracle.check(feed.timing(step.model, reset=True), step.model)
+            oracle.begun[step.model] = len(oracle.records)
+            continue
+        oracle.apply(step)
+        batch.append(step)
+        if data.draw(st.booleans()):
+            feed(*batch)
+            batch.clear()
+    feed(*batch)
+    for model in (None, *MODELS):
+        oracle.check(feed.timing(model), model)
