@@ -14,7 +14,7 @@ from lilo_engine_hook import wire
 
 from .delivery import Tally
 from .series import Phases, SeriesBudget, merged
-from .timing import AGGREGATE, Health, PhaseTiming, Timing
+from .timing import AGGREGATE, Health, LaneNow, PhaseTiming, Step, Timing, shares_of, waits_of
 from .trainer import Trainer
 
 MAX_SERIES: Final = 8192
@@ -152,6 +152,8 @@ class CriticalPath:
                     trainer.reset_aggregate()
             return answer
         owners = [trainer for trainer in trainers if model_id in trainer.models]
+        for trainer in owners:
+            trainer.settle(model_id)
         phases = merged(trainer.models[model_id].phases for trainer in owners)
         answer = self._answer(model_id, phases, owners or trainers, now)
         if reset:
@@ -172,6 +174,7 @@ class CriticalPath:
             connected=any(boot.hello.role == wire.Role.ENGINE for boot in connected),
             last_heard=self._last_heard,
             producers=len(connected),
+            lanes=_lanes_now(self._trainers.values(), AGGREGATE, now),
         )
 
     def _answer(
@@ -180,10 +183,30 @@ class CriticalPath:
         """Of several trainers in one container, gauges and uptime are the newest one's."""
         trainers = list(trainers)
         newest = trainers[-1] if trainers else None
+        model = None if newest is None else newest.models.get(model_id)
         return Timing(
             model_id=model_id,
             uptime_s=None if newest is None else max(0.0, now - newest.started),
             phases={name: PhaseTiming.of(series) for name, series in phases.items()},
+            waits=waits_of(phases),
+            shares=shares_of(phases),
+            step=None if model is None else Step.of(model.account),
+            lanes=_lanes_now(trainers, model_id, now),
             gauges={} if newest is None else dict(newest.gauges),
             delivery=sum((t.delivery.snapshot() for t in trainers), self._backends.snapshot()),
         )
+
+
+def _lanes_now(trainers: Iterable[Trainer], model_id: str, now: float) -> dict[str, LaneNow]:
+    """Of several trainers' lanes of one name, the one that is longest in its operation."""
+    lanes: dict[str, LaneNow] = {}
+    for trainer in trainers:
+        for name, activity in trainer.activity.items():
+            lane = LaneNow(
+                activity.operation,
+                max(0.0, now - activity.since),
+                model_id == AGGREGATE or model_id in activity.models,
+            )
+            if name not in lanes or lane.for_s > lanes[name].for_s:
+                lanes[name] = lane
+    return lanes

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 
+from .account import StepAccount
 from .delivery import Delivery
 from .series import Series
 
@@ -35,6 +36,70 @@ class PhaseTiming:
 
 
 @dataclass(frozen=True, slots=True)
+class WaitTiming:
+    """Where the queue waits of one kind went; seconds that add up to ``K.queue_wait.total_s``."""
+
+    self_s: float
+    """The lane ran the model's own work, or the model's own persistence held it up."""
+    neighbors_s: float
+    """The lane ran others' work only, or others' persistence held the command up."""
+    overhead_s: float
+    """The lane was idle."""
+    unattributed_s: float
+    """Further back than the lane's timeline reaches."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """Where a model's time went over its interval; the six parts add up to ``wall_s``.
+
+    ``since`` and ``until`` are Unix seconds; ``until`` is the model's last event that settles
+    its account, and what has happened since is in the next interval.
+    """
+
+    wall_s: float
+    mine_s: float
+    """Its share of the batches it was in."""
+    shared_batch_s: float
+    """The rest of those batches."""
+    neighbors_s: float
+    """It waited, and the lane ran others' work."""
+    overhead_s: float
+    """It waited, or a result of it was not handed out yet, and the lane was idle."""
+    persist_s: float
+    """Nothing queued or running, and something captured was being persisted."""
+    client_s: float
+    """Nothing of it was in the trainer."""
+    since: float
+    until: float
+
+    @classmethod
+    def of(cls, account: StepAccount) -> Step:
+        sums = account.sums
+        return cls(
+            account.until - account.since,
+            sums.mine,
+            sums.shared_batch,
+            sums.neighbors,
+            sums.overhead,
+            sums.persist,
+            sums.client,
+            account.since,
+            account.until,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class LaneNow:
+    """What a lane is doing: which operation, for how many seconds by now, and whether with
+    work of the model asked about (for the aggregate: of any)."""
+
+    operation: str
+    for_s: float
+    mine: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Timing:
     """One model's figures over its current interval, or (``*``) those of all models.
 
@@ -45,28 +110,83 @@ class Timing:
     model_id: str
     uptime_s: float | None
     phases: Mapping[str, PhaseTiming]
+    waits: Mapping[str, WaitTiming]
+    """By kind."""
+    shares: Mapping[str, float]
+    """By kind: the model's part, in seconds, of what the gpu lane ran of it (executions and
+    captures); for the aggregate, all of it."""
+    step: Step | None
+    """None for the aggregate, and for a model nobody reported."""
+    lanes: Mapping[str, LaneNow]
+    """The lanes that work now."""
     gauges: Mapping[str, float]
     delivery: Delivery
 
     def to_json(self) -> dict[str, object]:
-        """As the HTTP answer has it: plain types, floats rounded to 6 places, phases sorted."""
+        """As the HTTP answer has it: plain types, floats rounded to 6 places, names sorted.
+        Parts that add up to a total still do after rounding."""
         return {
             "model_id": self.model_id,
             "uptime_s": _rounded(self.uptime_s),
             "phases": {name: _rounded(asdict(self.phases[name])) for name in sorted(self.phases)},
+            "waits": {
+                kind: _parts_of(self.phases[f"{kind}.queue_wait"].total_s, asdict(wait))
+                for kind, wait in sorted(self.waits.items())
+            },
+            "shares": _rounded(dict(sorted(self.shares.items()))),
+            "step": None if self.step is None else _step_json(self.step),
+            "lanes": {name: _rounded(asdict(lane)) for name, lane in sorted(self.lanes.items())},
             "gauges": _rounded(dict(sorted(self.gauges.items()))),
             "delivery": asdict(self.delivery),
         }
 
 
+def waits_of(phases: Mapping[str, Series]) -> dict[str, WaitTiming]:
+    """The waits by kind, from the series of ``K.queue_wait``."""
+    return {
+        name.removesuffix(".queue_wait"): WaitTiming(*series.wait)
+        for name, series in phases.items()
+        if name.endswith(".queue_wait")
+    }
+
+
+def shares_of(phases: Mapping[str, Series]) -> dict[str, float]:
+    """The shares by kind, from the series of ``K.execute`` and ``K.capture``."""
+    shares: dict[str, float] = {}
+    for name, series in phases.items():
+        kind, _, what = name.rpartition(".")
+        if what in ("execute", "capture"):
+            shares[kind] = shares.get(kind, 0.0) + series.share
+    return shares
+
+
 @dataclass(frozen=True, slots=True)
 class Health:
-    """Whether a trainer is there. ``last_heard`` is Unix seconds, None if none ever was;
-    ``producers`` counts the processes connected now."""
+    """Whether a trainer is there, and what it does."""
 
     connected: bool
     last_heard: float | None
+    """Unix seconds; None if no producer ever was."""
     producers: int
+    """Processes connected now."""
+    lanes: Mapping[str, LaneNow]
+    """The lanes that work now: one that is in the same operation for long may be stuck."""
+
+
+def _step_json(step: Step) -> dict[str, float]:
+    fields = asdict(step)
+    wall, since, until = (fields.pop(name) for name in ("wall_s", "since", "until"))
+    parts = _parts_of(wall, fields)
+    return {"wall_s": round(wall, _PLACES), **parts, "since": since, "until": until}
+
+
+def _parts_of(total: float, parts: dict[str, float]) -> dict[str, float]:
+    """The parts rounded, the largest one so that their sum is the rounded total."""
+    rounded = {name: round(max(0.0, part), _PLACES) for name, part in parts.items()}
+    largest = max(rounded, key=lambda name: rounded[name])
+    others = sum(part for name, part in rounded.items() if name != largest)
+    rounded[largest] = round(round(total, _PLACES) - others, _PLACES)
+    return rounded
 
 
 def _rounded(value: object) -> object:

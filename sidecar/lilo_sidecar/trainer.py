@@ -1,17 +1,22 @@
-"""One trainer's events folded into series: the meaning of the numbers.
+"""One trainer's events folded into series and accounts: the meaning of the numbers.
 
 Pure: no I/O and no clock; every time comes with an event.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
 from lilo_engine_hook import wire
 
+from .account import QueuedSplit
 from .delivery import Tally
-from .series import Phases, Series, SeriesBudget, merged
+from .lanes import GPU, MAX_LANES, Lanes
+from .model import REGISTRATION, Command, Model
+from .series import NO_WAIT, Phases, Series, SeriesBudget, Wait, merged
+from .shares import execution_shares
 
 MAX_PENDING: Final = 4096
 """Commands submitted and not finished. A client pipelines a handful; 256 models times 16."""
@@ -21,33 +26,17 @@ MAX_FORGOTTEN: Final = 8192
 """Forgotten ids remembered, so that a span that comes late does not bring its model back."""
 MAX_AGGREGATE: Final = 1024
 """Phases of the aggregate: four for each name a producer may use (``wire.MAX_NAMES``)."""
-
 _ACCEPT: Final = "accept"
+_EXECUTING: Final = "executing:"
 
 
-class Command:
-    """A submitted command: when, of which model and kind, and whether a lane took it up."""
+@dataclass(frozen=True, slots=True)
+class LaneActivity:
+    """What a lane has been doing since a time in Unix seconds."""
 
-    __slots__ = ("kind", "model", "started", "submitted")
-
-    def __init__(self, model: str, kind: str, submitted: float) -> None:
-        self.model = model
-        self.kind = kind
-        self.submitted = submitted
-        self.started = False
-
-
-class Model:
-    """What is held for one model; all of it goes when the model is forgotten."""
-
-    __slots__ = ("commands", "phases", "registered")
-
-    def __init__(self) -> None:
-        self.registered: float | None = None
-        """When it was asked for, until its first ``accept`` span took that up."""
-        self.commands: set[str] = set()
-        """Request ids of its pending commands."""
-        self.phases: Phases = {}
+    since: float
+    operation: str
+    models: tuple[str, ...]
 
 
 class Trainer:
@@ -65,11 +54,14 @@ class Trainer:
         self.models: dict[str, Model] = {}
         self.aggregate: Phases = {}
         """All models since the aggregate was last reset."""
+        self.activity: dict[str, LaneActivity] = {}
+        """What each lane that works now is doing."""
         self._earlier: Phases = {}
         """All models before that."""
         self._budget = budget
         self._pending: dict[str, Command] = {}
         self._forgotten: dict[str, None] = {}
+        self._lanes = Lanes()
 
     # --- events ---------------------------------------------------------------------------
 
@@ -85,73 +77,129 @@ class Trainer:
             case wire.Register():
                 self._register(event)
             case wire.Forget():
-                self._forget(event.model)
+                self._forget(event)
             case wire.Gauge():
                 self._gauge(f"trainer.{event.name}_s", event.t)
-            case wire.State() | wire.Activity():
-                pass  # what runs now; no series comes of it
+            case wire.State():
+                self._state(event)
+            case wire.Activity():
+                self._activity(event)
 
     def _register(self, event: wire.Register) -> None:
         self._forgotten.pop(event.model, None)
-        model = self._model(event.model)
-        if model is not None and model.registered is None:
-            model.registered = event.t
+        model = self._model(event.model, event.t)
+        if model is not None and REGISTRATION not in model.queued:
+            model.submit(Command(REGISTRATION, event.model, _ACCEPT, event.t, None))
 
-    def _forget(self, model_id: str) -> None:
-        model = self.models.pop(model_id, None)
+    def _forget(self, event: wire.Forget) -> None:
+        model = self.models.get(event.model)
         if model is not None:
+            for command in list(model.commands.values()):
+                self._drop(command, event.t)
+            self._lanes.forget(event.model)
             self._budget.give_back(len(model.phases))
-            for request_id in model.commands:
-                del self._pending[request_id]
-        self._forgotten.pop(model_id, None)
-        self._forgotten[model_id] = None
+            del self.models[event.model]
+        self._forgotten.pop(event.model, None)
+        self._forgotten[event.model] = None
         if len(self._forgotten) > MAX_FORGOTTEN:
             del self._forgotten[next(iter(self._forgotten))]
 
     def _begin(self, event: wire.Begin) -> None:
         if event.request_id in self._pending:
             return  # a retry: the command has waited since its first submission
-        model = self._model(event.model)
+        model = self._model(event.model, event.t)
         if model is None:
             return
         if len(self._pending) >= MAX_PENDING:
             # The oldest: a command that nobody finished must not keep others out for ever.
-            self._drop_command(next(iter(self._pending)))
+            self._drop(next(iter(self._pending.values())), event.t)
             self.delivery.pending_evicted += 1
-        self._pending[event.request_id] = Command(event.model, event.kind, event.t)
-        model.commands.add(event.request_id)
+        command = Command(event.request_id, event.model, event.kind, event.t, event.weight)
+        self._pending[event.request_id] = command
+        model.submit(command)
 
     def _finish(self, event: wire.Finish) -> None:
-        if event.request_id in self._pending:
-            self._drop_command(event.request_id)
+        command = self._pending.get(event.request_id)
+        if command is not None:
+            self._drop(command, event.t)
 
-    def _drop_command(self, request_id: str) -> None:
-        command = self._pending.pop(request_id)
-        self.models[command.model].commands.discard(request_id)
+    def _drop(self, command: Command, t: float) -> None:
+        del self._pending[command.request_id]
+        self.models[command.model].finish(command, t)
+        self._lanes.finished(command, t)
 
     def _span(self, span: wire.Span) -> None:
         models = tuple(dict.fromkeys(span.models))
         request_ids = _request_ids(span, models)
+        waited_for = self._start(span, models, request_ids)
+        batch = span.n or len(request_ids) or len(models)
+        on_gpu = span.lane == GPU and span.t1 >= span.t0
+        shares = execution_shares(span, models, request_ids, self._pending) if on_gpu else {}
+        self._record(models, phase_of(span.name), span.t0, span.t1, batch, shares)
+        if span.name == _ACCEPT and span.ok is not False:
+            self._gauge("trainer.first_model_ready_s", span.t1)
+        if on_gpu:
+            self._ran(span, shares, waited_for)
+            if span.name.startswith("capture:"):
+                self._captured(span, request_ids)
+        elif span.name.startswith("persist:"):
+            self._lanes.learn(span.name.partition(":")[2], span.lane, self._pending.values())
+        activity = self.activity.get(span.lane)
+        if activity is not None and activity.since <= span.t1:
+            del self.activity[span.lane]
+
+    def _start(
+        self, span: wire.Span, models: tuple[str, ...], request_ids: tuple[str, ...]
+    ) -> dict[str, str]:
+        """Record the waits that end with this span; the kind each of its models waited for."""
+        commands = [self._pending[i] for i in request_ids if i in self._pending]
+        if span.name == _ACCEPT:
+            for model_id in models:
+                model = self.models.get(model_id)
+                if model is not None and REGISTRATION in model.queued:
+                    commands.append(model.queued[REGISTRATION])
+        waited_for: dict[str, str] = {}
+        for command in commands:
+            if not command.started:
+                waited_for.setdefault(command.model, command.kind)
+                self._record_wait(command, span.t0)
+                self.models[command.model].start(command)
+        return waited_for
+
+    def _ran(self, span: wire.Span, shares: dict[str, float], waited_for: dict[str, str]) -> None:
+        self._lanes.gpu.add(span.t0, span.t1)
+        # Also those whose commands are in the batch and whose ids the span does not list.
+        for model_id in dict.fromkeys((*shares, *waited_for)):
+            model = self.models.get(model_id)
+            if model is not None:
+                share = shares.get(model_id, 0.0)
+                model.ran(span.t0, span.t1, share, waited_for.get(model_id, ""))
+                self.settle(model_id)
+
+    def _captured(self, span: wire.Span, request_ids: tuple[str, ...]) -> None:
         for request_id in request_ids:
             command = self._pending.get(request_id)
-            if command is not None and not command.started:
-                command.started = True
-                wait = span.t0 - command.submitted
-                self._record((command.model,), f"{command.kind}.queue_wait", wait, 1)
-        if span.name == _ACCEPT:
-            self._accepted(span, models)
-        batch = span.n or len(request_ids) or len(models)
-        self._record(models, phase_of(span.name), span.t1 - span.t0, batch)
+            if command is not None and command.started:
+                self.models[command.model].capture(command, span.t1)
+                self._lanes.captured(command)
 
-    def _accepted(self, span: wire.Span, models: tuple[str, ...]) -> None:
-        for model_id in models:
-            model = self.models.get(model_id)
-            if model is not None and model.registered is not None:
-                wait = span.t0 - model.registered
-                model.registered = None
-                self._record((model_id,), f"{_ACCEPT}.queue_wait", wait, 1)
-        if span.ok is not False:
-            self._gauge("trainer.first_model_ready_s", span.t1)
+    def _state(self, event: wire.State) -> None:
+        if event.state.startswith(_EXECUTING):
+            operation = event.state.removeprefix(_EXECUTING)
+            self.activity[GPU] = LaneActivity(event.t, operation, event.models or ())
+        else:
+            self.activity.pop(GPU, None)
+
+    def _activity(self, event: wire.Activity) -> None:
+        if event.lane == GPU:
+            return  # its state tells more: the whole batch
+        if event.kind is None:
+            self.activity.pop(event.lane, None)
+            return
+        if event.lane in self.activity or len(self.activity) < MAX_LANES:
+            models = () if event.model is None else (event.model,)
+            self.activity[event.lane] = LaneActivity(event.t, event.kind, models)
+        self._lanes.learn(event.kind, event.lane, self._pending.values())
 
     def _gauge(self, name: str, t: float) -> None:
         if t < self.started:
@@ -159,22 +207,43 @@ class Trainer:
         else:
             self.gauges.setdefault(name, t - self.started)
 
-    # --- series ---------------------------------------------------------------------------
+    # --- series and accounts --------------------------------------------------------------
 
-    def _model(self, model_id: str) -> Model | None:
-        """The model, made known if need be; None if it was forgotten or there is no room."""
-        model = self.models.get(model_id)
-        if model is None:
-            if model_id in self._forgotten:
-                return None
-            if len(self.models) >= MAX_MODELS:
-                self.delivery.series_refused += 1
-                return None
-            model = self.models[model_id] = Model()
-        return model
+    def _record_wait(self, command: Command, t0: float) -> None:
+        """Where a command's wait went. Its own model's work is known from running sums, the
+        lanes' from their timelines."""
+        model = self.models[command.model]
+        seen = self._lanes.window(command.model, command.kind, command.submitted, t0)
+        own = min(seen.busy, max(0.0, model.own - command.own_before))
+        wait = Wait(
+            own + seen.behind_own, seen.busy - own + seen.behind_others, seen.idle, seen.unknown
+        )
+        phase = f"{command.kind}.queue_wait"
+        self._record((command.model,), phase, command.submitted, t0, 1, wait=wait)
 
-    def _record(self, models: tuple[str, ...], phase: str, seconds: float, batch: int) -> None:
+    def settle(self, model_id: str) -> None:
+        """Bring a model's account as far as the lanes are known."""
+
+        def split(start: float, end: float, kind: str) -> QueuedSplit:
+            seen = self._lanes.window(model_id, kind, start, end)
+            # Unknown: the lane has run so many spans meanwhile that it forgot their beginning.
+            neighbors = seen.busy + seen.behind_others + seen.unknown
+            return QueuedSplit(neighbors, seen.idle, seen.behind_own)
+
+        self.models[model_id].account.settle(self._lanes.gpu.known_until, split)
+
+    def _record(
+        self,
+        models: tuple[str, ...],
+        phase: str,
+        start: float,
+        end: float,
+        batch: int,
+        shares: dict[str, float] | None = None,
+        wait: Wait = NO_WAIT,
+    ) -> None:
         """One record: credited to each of its models, and once to the aggregate."""
+        seconds = end - start
         if seconds < 0:
             self.delivery.negative += 1
             return
@@ -184,9 +253,9 @@ class Trainer:
         if series is None:
             self.delivery.series_refused += 1
         else:
-            series.add(seconds, batch)
+            series.add(seconds, batch, seconds if shares else 0.0, wait)
         for model_id in models:
-            model = self._model(model_id)
+            model = self._model(model_id, start)
             if model is None:
                 continue
             series = model.phases.get(phase)
@@ -195,13 +264,27 @@ class Trainer:
                     self.delivery.series_refused += 1
                     continue
                 series = model.phases[phase] = Series()
-            series.add(seconds, batch)
+            series.add(seconds, batch, seconds * shares[model_id] if shares else 0.0, wait)
+
+    def _model(self, model_id: str, t: float) -> Model | None:
+        """The model, made known at ``t`` if need be; None if it was forgotten or there is no
+        room."""
+        model = self.models.get(model_id)
+        if model is None:
+            if model_id in self._forgotten:
+                return None
+            if len(self.models) >= MAX_MODELS:
+                self.delivery.series_refused += 1
+                return None
+            model = self.models[model_id] = Model(t)
+        return model
 
     def reset_model(self, model_id: str) -> None:
         """Start the model's next interval."""
         model = self.models[model_id]
         self._budget.give_back(len(model.phases))
         model.phases = {}
+        model.account.restart()
 
     def reset_aggregate(self) -> None:
         """Start the aggregate's next interval; `lifetime` keeps what was."""

@@ -193,7 +193,7 @@ def test_wait_that_spans_a_reset_belongs_to_the_interval_it_ends_in(feed: Feed) 
 
 def test_answer_is_json_with_six_places(feed: Feed) -> None:
     """Times are rounded to the microsecond, phases sorted, counts whole."""
-    feed(span(["m"], 1.0, 1.1234567891), span(["m"], 0.0, 1.0, "accept"))
+    feed(span(["m"], 0.0, 1.0, "accept"), span(["m"], 1.0, 1.1234567891))
     assert feed.core.timing("m", reset=False, now=102.00000049).to_json() == {
         "model_id": "m",
         "uptime_s": 2.0,
@@ -213,6 +213,20 @@ def test_answer_is_json_with_six_places(feed: Feed) -> None:
                 "mean_batch": 1.0,
             },
         },
+        "waits": {},
+        "shares": {"accept": 1.0, "forward_backward": 0.123457},
+        "step": {
+            "wall_s": 1.123457,
+            "mine_s": 1.123457,
+            "shared_batch_s": 0.0,
+            "neighbors_s": 0.0,
+            "overhead_s": 0.0,
+            "persist_s": 0.0,
+            "client_s": 0.0,
+            "since": 0.0,
+            "until": 1.1234567891,
+        },
+        "lanes": {},
         "gauges": {},
         "delivery": {
             "applied": 2,

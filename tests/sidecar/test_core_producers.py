@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from lilo_engine_hook import wire
 from lilo_sidecar.critical_path import CriticalPath
+from lilo_sidecar.timing import Health
 from support.feed import Feed, hello, span
 
 
@@ -149,7 +150,7 @@ def test_health_tells_who_is_there() -> None:
     assert core.health(9.0).last_heard == 6.5
     assert core.health(9.0).producers == 1
     core.disconnect(feed.who.boot_id, 8.0)
-    assert core.health(9.0) == type(core.health(9.0))(False, 8.0, 0)
+    assert core.health(9.0) == Health(False, 8.0, 0, {})
 
 
 def test_answer_before_any_trainer() -> None:

@@ -1,0 +1,102 @@
+"""Back-pressure of persistence: when a lane that saves checkpoints or sampler weights was busy
+while the gpu lane had nothing to run."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from typing import Final
+
+from .timeline import LaneTimeline
+
+_MAX_SEGMENTS: Final = 1024
+"""Segments remembered by a lane and, of its own, by a model: hours of saving."""
+
+
+class _Segments:
+    """Intervals in order, one after the other, with running sums of the gpu lane's idle time in
+    them. The last one may be open."""
+
+    __slots__ = ("_ends", "_idle_before", "_starts")
+
+    def __init__(self) -> None:
+        self._starts: list[float] = []
+        self._ends: list[float] = []
+        self._idle_before: list[float] = [0.0]
+        """Idle time before each segment, for as many as the gpu lane's timeline covers."""
+
+    def open(self, t: float) -> None:
+        if self._ends:
+            t = max(t, self._ends[-1])
+        self._starts.append(t)
+        self._ends.append(float("inf"))
+        if len(self._starts) >= 2 * _MAX_SEGMENTS:
+            excess = len(self._starts) - _MAX_SEGMENTS
+            del self._starts[:excess], self._ends[:excess]
+            del self._idle_before[: min(excess, len(self._idle_before) - 1)]
+
+    def close(self, t: float) -> None:
+        self._ends[-1] = max(t, self._starts[-1])
+
+    def idle(self, start: float, end: float, gpu: LaneTimeline) -> float:
+        """Seconds within the window in these segments in which ``gpu`` was idle. ``gpu`` must
+        be known until ``end``."""
+        while (at := len(self._idle_before) - 1) < len(self._ends) and self._ends[at] <= end:
+            self._idle_before.append(
+                self._idle_before[at] + _idle(gpu, self._starts[at], self._ends[at])
+            )
+        return self._idle_until(end, gpu) - self._idle_until(start, gpu)
+
+    def _idle_until(self, t: float, gpu: LaneTimeline) -> float:
+        at = bisect_right(self._starts, t) - 1
+        if at < 0:
+            return self._idle_before[0]
+        return self._idle_before[at] + _idle(gpu, self._starts[at], min(t, self._ends[at]))
+
+
+def _idle(gpu: LaneTimeline, start: float, end: float) -> float:
+    return end - start - gpu.busy(start, end)
+
+
+class PersistenceLane:
+    """One lane that persists what was captured, in the order of capture.
+
+    An operation is on it from the end of its capture to its finish, so that nothing has to
+    be told anew when the span of the persisting itself arrives at its end.
+    """
+
+    def __init__(self) -> None:
+        self._waiting: dict[str, str] = {}
+        """Captured and unfinished: model by request id, the one being persisted first."""
+        self._all = _Segments()
+        self._own: dict[str, _Segments] = {}
+
+    def enter(self, request_id: str, model: str, t: float) -> None:
+        """An operation was captured at ``t``."""
+        self._waiting[request_id] = model
+        if len(self._waiting) == 1:
+            self._all.open(t)
+            self._own.setdefault(model, _Segments()).open(t)
+
+    def leave(self, request_id: str, t: float) -> None:
+        """It finished, or was given up, at ``t``."""
+        head = next(iter(self._waiting), None)
+        model = self._waiting.pop(request_id, None)
+        if model is None or head != request_id:
+            return
+        self._own[model].close(t)
+        if self._waiting:
+            self._own.setdefault(next(iter(self._waiting.values())), _Segments()).open(t)
+        else:
+            self._all.close(t)
+
+    def forget(self, model: str) -> None:
+        """Let go of a model that has nothing on the lane any more."""
+        self._own.pop(model, None)
+
+    def split(self, model: str, start: float, end: float, gpu: LaneTimeline) -> tuple[float, float]:
+        """Of the gpu lane's idle time in the window: seconds in which this lane worked for
+        ``model``, and for others."""
+        everyone = self._all.idle(start, end, gpu)
+        own = self._own.get(model)
+        mine = own.idle(start, end, gpu) if own is not None else 0.0
+        return mine, max(0.0, everyone - mine)
