@@ -1,0 +1,58 @@
+"""JSON answers of the HTTP interface, errors included."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from http import HTTPStatus
+
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import JSONResponse
+
+_NEVER_STORED = {"Cache-Control": "no-store"}
+"""An answer is true once; one with ``reset=true`` must never come from a cache."""
+
+
+def json_answer(content: object) -> JSONResponse:
+    return JSONResponse(content, headers=_NEVER_STORED)
+
+
+def error_answer(
+    status: int, code: str, message: str, headers: Mapping[str, str] | None = None
+) -> JSONResponse:
+    """``code`` is a short stable word for programs, ``message`` is for people."""
+    return JSONResponse(
+        {"error": code, "message": message}, status, headers={**_NEVER_STORED, **(headers or {})}
+    )
+
+
+class BadRequestError(Exception):
+    """A query that is answered with 400. ``code`` and the message go into the answer."""
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+async def on_bad_request(request: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, BadRequestError)  # noqa: S101 - it is registered for this class
+    return error_answer(400, error.code, str(error))
+
+
+async def on_http_exception(request: Request, error: Exception) -> JSONResponse:
+    """What the router raises: no such path, no such method."""
+    assert isinstance(error, HTTPException)  # noqa: S101 - it is registered for this class
+    code = HTTPStatus(error.status_code).phrase.lower().replace(" ", "_")
+    match error.status_code:
+        case 404:
+            message = "no such path; /openapi.json lists them"
+        case 405:
+            message = f"{request.method[:16]} is not allowed here; use GET"
+        case _:
+            message = error.detail
+    return error_answer(error.status_code, code, message, error.headers)
+
+
+async def on_fault(request: Request, error: Exception) -> JSONResponse:
+    """A fault of the sidecar's own; the log has the traceback."""
+    return error_answer(500, "internal_error", "the sidecar failed to answer; its log says why")

@@ -1,0 +1,101 @@
+"""The HTTP interface: `/api/v1/timing`, `/healthz`, `/openapi.json`."""
+
+from __future__ import annotations
+
+import importlib.metadata
+from collections.abc import Callable
+from dataclasses import asdict
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+from starlette.types import ASGIApp
+
+from .access import BearerToken
+from .answers import BadRequestError, json_answer, on_bad_request, on_fault, on_http_exception
+from .critical_path import CriticalPath
+from .ingest import Ingest
+from .openapi import document
+from .query import parse_timing_query
+from .reporter import Reporter
+from .timing import AGGREGATE
+
+
+class Api:
+    """Answers from the core. Every handler runs on the daemon's one thread, without a pause
+    between reading the core and resetting it, so an answer is one consistent moment."""
+
+    def __init__(
+        self,
+        core: CriticalPath,
+        ingest: Ingest,
+        reporter: Reporter,
+        clock: Callable[[], float],
+    ) -> None:
+        self._core = core
+        self._ingest = ingest
+        self._reporter = reporter
+        self._clock = clock
+        self._started = clock()
+        self._version = _version()
+
+    def app(self, token: str | None) -> ASGIApp:
+        """The ASGI application; with a token, nothing but `/healthz` is answered without it."""
+        app = Starlette(
+            routes=[
+                Route("/api/v1/timing", self._timing, methods=["GET"]),
+                Route("/healthz", self._healthz, methods=["GET"]),
+                Route("/openapi.json", self._openapi, methods=["GET"]),
+            ],
+            exception_handlers={
+                BadRequestError: on_bad_request,
+                HTTPException: on_http_exception,
+                Exception: on_fault,
+            },
+        )
+        app.router.redirect_slashes = False  # a path that is not there is a 404, in JSON
+        return app if token is None else BearerToken(app, token)
+
+    async def _timing(self, request: Request) -> Response:
+        model_id, reset = parse_timing_query(request.scope["query_string"])
+        # HEAD asks what GET would say; it must not end an interval that nobody got to see.
+        fetched = request.method == "GET"
+        timing = self._core.timing(model_id, reset=reset and fetched, now=self._clock())
+        if fetched and timing.model_id == AGGREGATE:
+            self._reporter.aggregate_fetched()
+        return json_answer(timing.to_json())
+
+    async def _healthz(self, request: Request) -> Response:
+        now = self._clock()
+        health = self._core.health(now)
+        heard = health.last_heard
+        return json_answer(
+            {
+                "status": "waiting" if heard is None else "ok",
+                "trainer": {
+                    "connected": health.connected,
+                    "last_heard_unix_s": None if heard is None else round(heard, 6),
+                    "last_heard_age_s": None if heard is None else round(max(0.0, now - heard), 6),
+                },
+                "lanes": {
+                    name: {"operation": lane.operation, "for_s": round(lane.for_s, 6)}
+                    for name, lane in sorted(health.lanes.items())
+                },
+                "producers": health.producers,
+                "uptime_s": round(max(0.0, now - self._started), 6),
+                "version": self._version,
+                "ingest": asdict(self._ingest.statistics()),
+            }
+        )
+
+    async def _openapi(self, request: Request) -> Response:
+        return json_answer(document(self._version))
+
+
+def _version() -> str:
+    try:
+        return importlib.metadata.version("lilo-timing")
+    except importlib.metadata.PackageNotFoundError:  # run from a tree that is not installed
+        return "0+unknown"

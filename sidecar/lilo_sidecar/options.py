@@ -1,0 +1,180 @@
+"""The command line, and what can be told to be wrong with it before anything starts."""
+
+from __future__ import annotations
+
+import argparse
+import importlib.metadata
+import math
+import os
+import socket
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, NoReturn
+
+from lilo_engine_hook import default_socket_path
+
+from .access import check_exposure, read_token
+from .errors import StartError
+from .listening import check_socket_path
+from .reporter import REPORT_INTERVAL
+
+MIN_REPORT_INTERVAL: Final = 0.1
+"""Seconds: a line is some kilobytes, and nobody reads ten a second."""
+_DESCRIPTION: Final = "Where a multi-tenant LoRA trainer's time goes, per model and phase."
+_RUN_USAGE: Final = "lilo-sidecar run [options] -- CMD [ARGUMENT ...]"
+
+
+@dataclass(frozen=True, slots=True)
+class ServeOptions:
+    """What `serve` was asked to do."""
+
+    socket: Path
+    """Absolute path of the Unix socket that producers connect to."""
+    family: int
+    """Of the HTTP address: ``AF_INET`` or ``AF_INET6``."""
+    address: tuple[str, int]
+    """Numeric IP address and port; port 0 is any that is free."""
+    report_interval: float
+    """Seconds without a fetch of the aggregate until a line is printed."""
+    token_file: Path | None
+    """Where the HTTP token is; None serves without one, on loopback only."""
+    stop_at_eof: bool
+    """Whether the end of stdin stops the daemon: whoever started it is gone."""
+
+    def token(self) -> str | None:
+        """The HTTP token. Raises `StartError`."""
+        return None if self.token_file is None else read_token(self.token_file)
+
+
+@dataclass(frozen=True, slots=True)
+class RunOptions:
+    """What `run` was asked to do."""
+
+    serve: ServeOptions
+    command: tuple[str, ...]
+
+
+def parse(arguments: Sequence[str]) -> ServeOptions | RunOptions:
+    """Read the command line. Exits with status 2 and a line on stderr where it is no valid one;
+    raises `StartError` for options that are valid by themselves and cannot work."""
+    # What follows the first -- is the command's own and never looked at here.
+    before, dashes, command = list(arguments), False, list[str]()
+    if "--" in before:
+        position = before.index("--")
+        before, dashes, command = before[:position], True, before[position + 1 :]
+    parser = _parser()
+    given = parser.parse_args(before)
+    if given.verb == "serve" and dashes:
+        parser.error(f"serve takes no command; the form with one is: {_RUN_USAGE}")
+    if given.verb == "run" and not command:
+        parser.error(f"run needs the command that it is to run: {_RUN_USAGE}")
+    family, address = _resolve(*given.http)
+    options = ServeOptions(
+        socket=(given.socket or _default_socket(given.verb)).absolute(),
+        family=family,
+        address=address,
+        report_interval=given.report_interval,
+        token_file=given.token_file,
+        stop_at_eof=given.verb == "serve" and given.stop_at_eof,
+    )
+    check_socket_path(options.socket)
+    check_exposure(address[0], token=options.token_file is not None)
+    return options if given.verb == "serve" else RunOptions(options, tuple(command))
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        """One line, like every other reason not to start."""
+        self.exit(2, f"lilo-sidecar: error: {message}; see {self.prog} --help\n")
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = _Parser("lilo-sidecar", description=_DESCRIPTION, allow_abbrev=False)
+    parser.add_argument("--version", action="version", version=_version())
+    verbs = parser.add_subparsers(dest="verb", metavar="serve | run", required=True)
+    serve = verbs.add_parser("serve", help="run the sidecar", allow_abbrev=False)
+    run = verbs.add_parser(
+        "run", help="run a command beside a sidecar", usage=_RUN_USAGE, allow_abbrev=False
+    )
+    for verb in (serve, run):
+        verb.add_argument(
+            "--socket",
+            type=Path,
+            metavar="PATH",
+            help="Unix socket that the trainer reports to (default: LILO_TIMING_SOCKET; else "
+            + ("one of its own)" if verb is run else f"{default_socket_path()})"),
+        )
+        verb.add_argument(
+            "--http",
+            type=_host_and_port,
+            default="127.0.0.1:0",
+            metavar="HOST:PORT",
+            help="where HTTP is served; port 0 is any that is free (default: %(default)s)",
+        )
+        verb.add_argument(
+            "--report-interval",
+            type=_interval,
+            default=REPORT_INTERVAL,
+            metavar="SECONDS",
+            help="print a lilo_critical_path line when nobody fetched the aggregate for so long "
+            "(default: %(default)s)",
+        )
+        verb.add_argument(
+            "--token-file",
+            type=Path,
+            metavar="FILE",
+            help="require the token in this file over HTTP; a must where --http is not loopback",
+        )
+    serve.add_argument("--stop-at-eof", action="store_true", help="stop when stdin ends")
+    return parser
+
+
+def _version() -> str:
+    return f"lilo-sidecar {importlib.metadata.version('lilo-timing')}"
+
+
+def _default_socket(verb: str) -> Path:
+    """Where a hook that was told nothing looks; for `run`, which tells its command where, a place
+    that no other run has."""
+    path = Path(default_socket_path())
+    if verb == "run" and not os.environ.get("LILO_TIMING_SOCKET"):
+        return path.with_name(f"run-{os.getpid()}.sock")
+    return path
+
+
+def _host_and_port(text: str) -> tuple[str, int]:
+    host, colon, port = text.rpartition(":")
+    bracketed = host.startswith("[") and host.endswith("]")
+    host = host[1:-1] if bracketed else host
+    if not colon or not host or (":" in host and not bracketed):
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is no HOST:PORT, such as 127.0.0.1:0 or [::1]:8080"
+        )
+    if not (port.isascii() and port.isdigit() and int(port) <= 65535):
+        raise argparse.ArgumentTypeError(f"{port!r} is no port from 0 to 65535")
+    return host, int(port)
+
+
+def _interval(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not MIN_REPORT_INTERVAL <= value < math.inf:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is no number of seconds from {MIN_REPORT_INTERVAL} up"
+        )
+    return value
+
+
+def _resolve(host: str, port: int) -> tuple[int, tuple[str, int]]:
+    """Numeric address of a host, IPv4 where it has both."""
+    try:
+        found = socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE | socket.AI_NUMERICSERV
+        )
+    except OSError as error:
+        raise StartError(f"--http: no address for {host!r}: {error.strerror}") from None
+    family, _, _, _, address = min(found, key=lambda entry: entry[0] != socket.AF_INET)
+    return family, (str(address[0]), port)

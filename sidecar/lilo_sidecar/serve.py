@@ -1,0 +1,117 @@
+"""`lilo-sidecar serve`: the daemon, put together; its start, its end, and its signals."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import signal
+import socket
+import time
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Final
+
+import trio
+
+from .api import Api
+from .critical_path import CriticalPath
+from .ingest import Ingest
+from .listening import http_listener, unix_listener
+from .options import ServeOptions
+from .output import LineWriter
+from .reporter import Reporter
+from .web import GRACEFUL_TIMEOUT, serve_http, url_of
+
+CRASHED: Final = 1
+"""Exit status after a fault of the daemon's own."""
+_HTTP_STOP_TIMEOUT: Final = GRACEFUL_TIMEOUT + 0.5
+"""Seconds until a server that does not stop is cut off. With a second to drain before and one
+for the last lines after, the end comes well within the five seconds that are promised."""
+
+_log = logging.getLogger("lilo_sidecar")
+
+
+class Daemon:
+    """One run of the sidecar. Everything is on trio's one thread.
+
+    The intake and the HTTP server are kept apart: what ends one of them ends the daemon, in
+    good order, with the reason in the log and CRASHED as its status, never silently.
+    """
+
+    def __init__(self, options: ServeOptions, lines: LineWriter) -> None:
+        self._options = options
+        self._lines = lines
+        self._core = CriticalPath()
+        self._reporter = Reporter(self._core, lines, time.time, options.report_interval)
+        self._ingest = Ingest(self._core, time.time, self._reporter.trainer_ended)
+        self._stop = trio.Event()
+        self._http_ended = trio.Event()
+        self._status = 0
+
+    async def run(self) -> int:
+        """Serve until told to stop; the exit status. Raises `StartError` when it cannot start."""
+        token = self._options.token()
+        http = http_listener(self._options.family, self._options.address)
+        with http, unix_listener(self._options.socket) as listener:
+            async with trio.open_nursery() as nursery:
+                await nursery.start(self._heed_signals)
+                if self._options.stop_at_eof:
+                    nursery.start_soon(self._heed_stdin)
+                url = url_of(http)
+                await nursery.start(self._serve_http, token, http)
+                nursery.start_soon(self._guard, "the intake", partial(self._ingest.run, listener))
+                nursery.start_soon(self._guard, "the reporter", self._reporter.run)
+                self._announce(url)
+                await self._stop.wait()
+                await self._ingest.drain(listener)
+                nursery.cancel_scope.deadline = trio.current_time() + _HTTP_STOP_TIMEOUT
+                await self._http_ended.wait()
+                nursery.cancel_scope.cancel()
+        self._reporter.shutdown()
+        return self._status
+
+    def _announce(self, url: str) -> None:
+        ready = {"event": "lilo_sidecar_ready", "socket": str(self._options.socket), "http": url}
+        self._lines.write(json.dumps(ready))
+
+    async def _serve_http(
+        self,
+        token: str | None,
+        listener: socket.socket,
+        *,
+        task_status: trio.TaskStatus[None],
+    ) -> None:
+        app = Api(self._core, self._ingest, self._reporter, time.time).app(token)
+        serve = partial(serve_http, app, listener, self._stop.wait, task_status=task_status)
+        try:
+            await self._guard("the HTTP server", serve)
+        finally:
+            self._http_ended.set()
+
+    async def _guard(self, name: str, part: Callable[[], Awaitable[None]]) -> None:
+        """Run one part; if it fails, stop the daemon and say why."""
+        try:
+            await part()
+        except Exception:  # noqa: BLE001 - whatever it is, the end is to be orderly
+            _log.exception("%s failed; the sidecar stops", name)
+            self._status = CRASHED
+            self._stop.set()
+
+    async def _heed_signals(self, *, task_status: trio.TaskStatus[None]) -> None:
+        with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+            task_status.started()
+            async for _ in signals:
+                break
+        # A second one ends the process at once, whatever it is in the middle of.
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        self._stop.set()
+
+    async def _heed_stdin(self) -> None:
+        while True:
+            await trio.lowlevel.wait_readable(0)
+            if not os.read(0, 4096):
+                _log.info("stdin ended: whoever started this sidecar is gone; it stops")
+                self._stop.set()
+                return
