@@ -21,7 +21,7 @@ from .listening import http_listener, unix_listener
 from .options import ServeOptions
 from .output import LineWriter
 from .reporter import Reporter
-from .web import GRACEFUL_TIMEOUT, serve_http, url_of
+from .web import GRACEFUL_TIMEOUT, HttpServer, url_of
 
 CRASHED: Final = 1
 """Exit status after a fault of the daemon's own."""
@@ -83,7 +83,8 @@ class Daemon:
         task_status: trio.TaskStatus[None],
     ) -> None:
         app = Api(self._core, self._ingest, self._reporter, time.time).app(token)
-        serve = partial(serve_http, app, listener, self._stop.wait, task_status=task_status)
+        server = HttpServer(app)
+        serve = partial(server.run, listener, self._stop.wait, task_status=task_status)
         try:
             await self._guard("the HTTP server", serve)
         finally:
