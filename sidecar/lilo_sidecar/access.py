@@ -1,21 +1,16 @@
-"""Who may read over HTTP: this machine, or whoever holds the token."""
+"""Who may read over HTTP, as far as it is decided at the start: this machine, or whoever holds
+the token."""
 
 from __future__ import annotations
 
-import hmac
 import ipaddress
 from pathlib import Path
 from typing import Final
 
-from starlette.types import ASGIApp, Receive, Scope, Send
-
-from .answers import error_answer
 from .errors import StartError
 
 MAX_TOKEN: Final = 4096
 """Bytes of a token file: a header of this size still passes every proxy's default limit."""
-OPEN_PATHS: Final = frozenset({"/healthz"})
-"""For probes, which hold no token; it tells no figures."""
 
 
 def read_token(path: Path) -> str:
@@ -49,37 +44,3 @@ def check_exposure(address: str, *, token: bool) -> None:
             f"refusing to serve HTTP on {address} without a token, since other machines could "
             "read every client's figures; add --token-file FILE, or bind 127.0.0.1"
         )
-
-
-class BearerToken:
-    """Lets a request through when it carries ``Authorization: Bearer <token>``; 401 otherwise."""
-
-    def __init__(self, app: ASGIApp, token: str) -> None:
-        self._app = app
-        self._token = token.encode("ascii")
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if (
-            scope["type"] == "lifespan"
-            or (scope["type"] == "http" and scope["path"] in OPEN_PATHS)
-            or self._admits(scope)
-        ):
-            await self._app(scope, receive, send)
-        elif scope["type"] == "http":
-            answer = error_answer(
-                401,
-                "unauthorized",
-                "this sidecar wants its token: Authorization: Bearer <token>",
-                headers={"WWW-Authenticate": "Bearer"},
-            )
-            await answer(scope, receive, send)
-        else:
-            await send({"type": "websocket.close", "code": 1008})
-
-    def _admits(self, scope: Scope) -> bool:
-        given = [value for name, value in scope["headers"] if name == b"authorization"]
-        if len(given) != 1:
-            return False
-        scheme, _, token = given[0].partition(b" ")
-        # Constant time: how much of a guess was right does not show.
-        return scheme.lower() == b"bearer" and hmac.compare_digest(token.strip(), self._token)

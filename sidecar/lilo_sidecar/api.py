@@ -13,8 +13,8 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
-from .access import BearerToken
 from .answers import BadRequestError, json_answer, on_bad_request, on_fault, on_http_exception
+from .bearer import BearerToken
 from .critical_path import CriticalPath
 from .ingest import Ingest
 from .openapi import document

@@ -38,57 +38,59 @@ _log = logging.getLogger("lilo_sidecar.run")
 class Supervisor:
     """One run of a command beside a sidecar."""
 
-    def __init__(self, options: RunOptions, lines: LineWriter) -> None:
+    def __init__(self, options: RunOptions) -> None:
         self._options = options
-        self._keeper = Keeper(options.serve, lines)
         self._command: trio.Process | None = None
         self._ended_by: int | None = None
         """The signal that came before the command was started."""
         self._wait = trio.CancelScope()
 
-    async def run(self) -> int:
+    async def run(self, lines: LineWriter) -> int:
         """Run the command to its end; its exit status, as a shell gives it."""
+        keeper = Keeper(self._options.serve, lines)
         # One that was ignored from the start (nohup) stays so, for the command too.
         caught = [number for number in FORWARDED if signal.getsignal(number) != signal.SIG_IGN]
         with trio.open_signal_receiver(*caught) as signals:
             async with trio.open_nursery() as background:
                 background.start_soon(self._forward, signals)
                 async with trio.open_nursery() as sidecar:
-                    sidecar.start_soon(self._keeper.run)
+                    sidecar.start_soon(keeper.run)
                     try:
-                        status = await self._run_command()
+                        status = await self._run_command(keeper)
                     finally:
-                        self._keeper.stop()
+                        keeper.stop()
                 background.cancel_scope.cancel()
         return status
 
-    async def _run_command(self) -> int:
+    async def _run_command(self, keeper: Keeper) -> int:
         with self._wait:
             with trio.move_on_after(READY_TIMEOUT):
-                await self._keeper.settled.wait()
+                await keeper.settled.wait()
         if self._ended_by is not None:
             return _SIGNALLED + self._ended_by
-        if self._keeper.url is None:
+        if keeper.url is None:
             _log.warning(
                 "the sidecar is not ready; the command runs without timing for now, "
                 "and the sidecar is tried again in the background"
             )
         command = self._options.command
         try:
-            self._command = await trio.lowlevel.open_process(command, env=self._environment())
+            self._command = await trio.lowlevel.open_process(
+                command, env=self._environment(keeper.url)
+            )
         except OSError as error:
             _log.error("cannot run %s: %s", command[0], error.strerror)
             return _NOT_FOUND if isinstance(error, FileNotFoundError) else _NOT_EXECUTABLE
         status = await self._command.wait()
         return status if status >= 0 else _SIGNALLED - status
 
-    def _environment(self) -> dict[str, str]:
+    def _environment(self, url: str | None) -> dict[str, str]:
         """The command's environment. The socket is named even while nobody listens there: the
         hook finds the sidecar once it is up."""
         environment = {**os.environ, "LILO_TIMING_SOCKET": str(self._options.serve.socket)}
         environment.pop("LILO_TIMING_URL", None)
-        if self._keeper.url is not None:
-            environment["LILO_TIMING_URL"] = self._keeper.url
+        if url is not None:
+            environment["LILO_TIMING_URL"] = url
         return environment
 
     async def _forward(self, signals: AsyncIterator[int]) -> None:

@@ -13,6 +13,7 @@ from functools import partial
 from typing import Final
 
 import trio
+from starlette.types import ASGIApp
 
 from .api import Api
 from .critical_path import CriticalPath
@@ -29,6 +30,8 @@ _HTTP_STOP_TIMEOUT: Final = GRACEFUL_TIMEOUT + 0.5
 """Seconds until a server that does not stop is cut off. With a second to drain before and one
 for the last lines after, the end comes well within the five seconds that are promised."""
 
+_ENDING: Final = (signal.SIGTERM, signal.SIGINT)
+
 _log = logging.getLogger("lilo_sidecar")
 
 
@@ -39,18 +42,18 @@ class Daemon:
     good order, with the reason in the log and CRASHED as its status, never silently.
     """
 
-    def __init__(self, options: ServeOptions, lines: LineWriter) -> None:
+    def __init__(self, options: ServeOptions) -> None:
         self._options = options
-        self._lines = lines
-        self._core = CriticalPath()
-        self._reporter = Reporter(self._core, lines, time.time, options.report_interval)
-        self._ingest = Ingest(self._core, time.time, self._reporter.trainer_ended)
         self._stop = trio.Event()
         self._http_ended = trio.Event()
         self._status = 0
 
-    async def run(self) -> int:
+    async def run(self, lines: LineWriter) -> int:
         """Serve until told to stop; the exit status. Raises `StartError` when it cannot start."""
+        core = CriticalPath()
+        reporter = Reporter(core, lines, time.time, self._options.report_interval)
+        ingest = Ingest(core, time.time, reporter.trainer_ended)
+        api = Api(core, ingest, reporter, time.time)
         token = self._options.token()
         http = http_listener(self._options.family, self._options.address)
         with http, unix_listener(self._options.socket) as listener:
@@ -59,32 +62,27 @@ class Daemon:
                 if self._options.stop_at_eof:
                     nursery.start_soon(self._heed_stdin)
                 url = url_of(http)
-                await nursery.start(self._serve_http, token, http)
-                nursery.start_soon(self._guard, "the intake", partial(self._ingest.run, listener))
-                nursery.start_soon(self._guard, "the reporter", self._reporter.run)
-                self._announce(url)
+                await nursery.start(self._serve_http, api.app(token), http)
+                nursery.start_soon(self._guard, "the intake", partial(ingest.run, listener))
+                nursery.start_soon(self._guard, "the reporter", reporter.run)
+                ready = {"socket": str(self._options.socket), "http": url}
+                lines.write(json.dumps({"event": "lilo_sidecar_ready", **ready}))
                 await self._stop.wait()
-                await self._ingest.drain(listener)
+                await ingest.drain(listener)
                 nursery.cancel_scope.deadline = trio.current_time() + _HTTP_STOP_TIMEOUT
                 await self._http_ended.wait()
                 nursery.cancel_scope.cancel()
-        self._reporter.shutdown()
+        reporter.shutdown()
         return self._status
-
-    def _announce(self, url: str) -> None:
-        ready = {"event": "lilo_sidecar_ready", "socket": str(self._options.socket), "http": url}
-        self._lines.write(json.dumps(ready))
 
     async def _serve_http(
         self,
-        token: str | None,
+        app: ASGIApp,
         listener: socket.socket,
         *,
         task_status: trio.TaskStatus[None],
     ) -> None:
-        app = Api(self._core, self._ingest, self._reporter, time.time).app(token)
-        server = HttpServer(app)
-        serve = partial(server.run, listener, self._stop.wait, task_status=task_status)
+        serve = partial(HttpServer(app).run, listener, self._stop.wait, task_status=task_status)
         try:
             await self._guard("the HTTP server", serve)
         finally:
@@ -100,13 +98,14 @@ class Daemon:
             self._stop.set()
 
     async def _heed_signals(self, *, task_status: trio.TaskStatus[None]) -> None:
-        with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+        # Whatever is received after the first one finds the default action, which ends the
+        # process at once, whatever it is in the middle of.
+        for number in _ENDING:
+            signal.signal(number, signal.SIG_DFL)
+        with trio.open_signal_receiver(*_ENDING) as signals:
             task_status.started()
             async for _ in signals:
                 break
-        # A second one ends the process at once, whatever it is in the middle of.
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
-        signal.signal(signal.SIGINT, signal.SIG_DFL)
         self._stop.set()
 
     async def _heed_stdin(self) -> None:

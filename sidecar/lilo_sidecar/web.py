@@ -6,6 +6,7 @@ import ipaddress
 import logging
 import socket
 from collections.abc import Awaitable, Callable, Iterator
+from functools import partial
 from typing import Final
 
 import trio
@@ -67,24 +68,16 @@ class HttpServer:
         bound socket over. Reports as started once it listens."""
         listener.listen(_BACKLOG)
         listener.setblocking(False)
-        listeners = [trio.SocketListener(trio.socket.from_stdlib_socket(listener))]
         async with trio.open_nursery() as connections:
-            async with trio.open_nursery() as accepting:
-
-                async def accept(
-                    *, task_status: trio.TaskStatus[list[trio.SocketListener]]
-                ) -> None:
-                    await trio.serve_listeners(
-                        self._serve,
-                        listeners,
-                        handler_nursery=connections,
-                        task_status=task_status,
-                    )
-
-                await accepting.start(accept)
+            async with (
+                trio.SocketListener(trio.socket.from_stdlib_socket(listener)) as accepting,
+                trio.open_nursery() as nursery,
+            ):
+                serve = partial(trio.serve_listeners, handler_nursery=connections)
+                await nursery.start(serve, self._serve, [accepting])
                 task_status.started()
                 await stop()
-                accepting.cancel_scope.cancel()
+                nursery.cancel_scope.cancel()
             await self._context.terminated.set()  # idle connections close now
             connections.cancel_scope.deadline = trio.current_time() + GRACEFUL_TIMEOUT
 
