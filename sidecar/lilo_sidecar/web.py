@@ -20,7 +20,7 @@ from starlette.types import ASGIApp
 MAX_CONNECTIONS: Final = 128
 """Readers at once: pollers, a scraper, people. One over it is closed and may try again."""
 GRACEFUL_TIMEOUT: Final = 1.0
-"""Seconds at shutdown for answers under way."""
+"""Seconds for answers under way, at shutdown and when the client stops sending."""
 KEEP_ALIVE_TIMEOUT: Final = 30.0
 """Seconds that a connection may idle, or take to send a request's head. A poller's interval is
 shorter, so that it never finds its connection closed under it."""
@@ -103,11 +103,18 @@ class HttpServer:
 
 
 class _Connection(TCPServer):
+    """Ends soon after its client is gone. hypercorn would keep a connection that never sent
+    anything (a probe of the port), or one upgraded to HTTP/2, until the idle timeout."""
+
+    async def run(self) -> None:
+        with trio.CancelScope() as self._scope:
+            await super().run()
+
     async def _read_data(self) -> None:
         await super()._read_data()
-        # The client is gone. Without this, one that never sent anything (a probe of the port)
-        # would keep its place until the idle timeout.
         await self.idle_task.stop()
+        # A client that only closed its sending half still gets its answer.
+        self._scope.deadline = trio.current_time() + GRACEFUL_TIMEOUT
 
 
 def _leaves(group: BaseExceptionGroup[Exception]) -> Iterator[Exception]:
