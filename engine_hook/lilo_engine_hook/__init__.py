@@ -8,6 +8,7 @@ timing = attach(engine)      # beside whatever observer the engine has
 from ._observer import TimingObserver
 from ._observers import Observers, attach, find_timing, with_timing
 from ._process import default_socket_path
+from ._weights import tinker_tokens
 
 __all__ = [
     "Observers",
@@ -15,5 +16,6 @@ __all__ = [
     "attach",
     "default_socket_path",
     "find_timing",
+    "tinker_tokens",
     "with_timing",
 ]

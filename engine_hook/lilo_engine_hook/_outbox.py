@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
 from . import wire
@@ -12,6 +12,17 @@ MAX_BYTES: Final = 16 * 1024 * 1024
 """Packed bytes held for a sidecar that does not take them."""
 _BATCH_BYTES: Final = wire.MAX_FRAME - wire.MAX_EVENT_BYTES - 64
 """A batch closes at this size: one more event of any size, and the head, still fit the frame."""
+
+
+class Totals(NamedTuple):
+    """What was counted since the boot and is no event."""
+
+    dropped: int
+    rejected: int
+    unweighed: int
+
+
+NO_TOTALS: Final = Totals(0, 0, 0)
 
 
 class Frame(NamedTuple):
@@ -34,7 +45,7 @@ class Outbox:
         self.bytes = 0
         """Bytes held."""
 
-    def add(self, packed: Iterable[bytes], dropped: int, rejected: int) -> None:
+    def add(self, packed: Iterable[bytes], totals: Totals) -> None:
         """Number packed events and close them into frames that carry the producer's totals."""
         batch: list[bytes] = []
         size = 0
@@ -42,22 +53,22 @@ class Outbox:
             batch.append(event)
             size += len(event)
             if size >= _BATCH_BYTES or len(batch) == wire.MAX_EVENTS_PER_BATCH:
-                self._close(batch, dropped, rejected)
+                self._close(batch, totals)
                 batch, size = [], 0
         if batch:
-            self._close(batch, dropped, rejected)
+            self._close(batch, totals)
 
-    def _close(self, batch: list[bytes], dropped: int, rejected: int) -> None:
+    def _close(self, batch: list[bytes], totals: Totals) -> None:
         first = self._next_seq
         self._next_seq += len(batch)
-        data = wire.encode_batch(first, dropped, rejected, batch)
+        data = _encode(first, totals, batch)
         self._frames.append(Frame(self._next_seq - 1, len(batch), data))
         self.events += len(batch)
         self.bytes += len(data)
 
-    def totals(self, dropped: int, rejected: int) -> bytes:
+    def totals(self, totals: Totals) -> bytes:
         """A frame without events, for totals that changed while nothing else happened."""
-        return wire.encode_batch(self._next_seq, dropped, rejected, ())
+        return _encode(self._next_seq, totals, ())
 
     def next_unsent(self) -> bytes | None:
         """The next frame of this connection, counted as sent."""
@@ -86,3 +97,7 @@ class Outbox:
         self.events -= frame.events
         self.bytes -= len(frame.data)
         return frame.events
+
+
+def _encode(first_seq: int, totals: Totals, events: Sequence[bytes]) -> bytes:
+    return wire.encode_batch(first_seq, totals.dropped, totals.rejected, events, totals.unweighed)

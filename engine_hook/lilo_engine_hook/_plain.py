@@ -1,9 +1,11 @@
-"""Python's own types from what engines really pass: enums, numpy scalars, string subclasses."""
+"""Python's own types from what engines really pass: enums, numpy scalars, their own lists."""
 
 from __future__ import annotations
 
 import enum
 import numbers
+
+from . import wire
 
 _PLAIN = frozenset({str, int, float, bool, type(None)})
 
@@ -27,3 +29,18 @@ def plain(value: object) -> object:
     if isinstance(value, numbers.Real):
         return float(value)
     return value
+
+
+def as_models(model: object) -> tuple[object, ...]:
+    """One model's id, or several ids, as they are now."""
+    return (model,) if isinstance(model, str) else copied(model)
+
+
+def copied(values: object) -> tuple[object, ...]:
+    """A list as it is now: the engine may go on changing its own. Raises TypeError for anything
+    that may not end, ValueError for more items than an event may have."""
+    if not isinstance(values, (list, tuple)):
+        raise TypeError(f"expected a list or a tuple, not {type(values).__name__}")
+    if len(values) > wire.MAX_COMMANDS_PER_SPAN:
+        raise ValueError(f"{len(values)} items; at most {wire.MAX_COMMANDS_PER_SPAN} are allowed")
+    return tuple(values)

@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from typing import Final, TypeAlias
+from collections.abc import Callable
+from typing import Any, Final, TypeAlias
 
 from . import wire
 from ._counter import AtomicCounter
 from ._plain import plain
+from .wire.checks import amount
 
 MAX_EVENTS: Final = 65_536
 """Events held in all, queued or packed: minutes of a busy trainer, about 10 MiB."""
 
 Item: TypeAlias = tuple[object, ...]
 """An event class, then its fields as the engine passed them: unchecked."""
+
+Weigh: TypeAlias = Callable[[Any], float]
+"""From an operation's payload to its weight within a batch, such as its tokens."""
 
 _log = logging.getLogger("lilo_engine_hook")
 
@@ -27,24 +32,38 @@ class EventQueue:
     set by the sender's thread; zero turns every event away.
     """
 
-    __slots__ = ("_names", "_warned", "closed", "dropped", "items", "rejected", "room")
+    __slots__ = (
+        "_names",
+        "_warned",
+        "_weigh",
+        "closed",
+        "dropped",
+        "items",
+        "rejected",
+        "room",
+        "unweighed",
+    )
 
-    def __init__(self, room: int = 0) -> None:
+    def __init__(self, weigh: Weigh | None = None) -> None:
+        """With ``weigh``, the last field of a `wire.Begin` item is the operation's payload."""
         self.items: deque[Item] = deque()
-        self.room = room
+        self.room = 0
         self.dropped = AtomicCounter()
         """Events turned away at the bound."""
         self.rejected = AtomicCounter()
         """Calls whose arguments make no event."""
         self.closed = False
         """Set to turn away everything from now on."""
+        self.unweighed = 0
+        """Commands that ``weigh`` failed for; they weigh one."""
+        self._weigh = weigh
         self._names = wire.NameBudget()
         self._warned = False
 
     def take(self, held_events: int, byte_limit: int) -> list[bytes]:
-        """Move events out and pack them, until none is left or ``byte_limit`` is reached;
-        ``held_events`` wait elsewhere already and count against `MAX_EVENTS`. The sender's
-        thread only. Never raises for what the engine passed: that is rejected."""
+        """Move every event out and pack it; ``held_events`` wait elsewhere already and count
+        against `MAX_EVENTS`. From ``byte_limit`` on they are dropped. The sender's thread only.
+        Never raises for what the engine passed: that is rejected."""
         items = self.items
         packed: list[bytes] = []
         size = 0
@@ -60,7 +79,11 @@ class EventQueue:
             packed.append(event)
             size += len(event)
             if size >= byte_limit:
+                # What is still queued would have to wait here, and its payloads with it.
                 self.room = 0
+                while items:
+                    items.popleft()
+                    self.dropped.add()
                 return packed
         self.room = 0 if self.closed else MAX_EVENTS - held_events - len(packed)
         return packed
@@ -78,6 +101,21 @@ class EventQueue:
 
     def _checked(self, item: Item) -> wire.Event:
         kind, *fields = item
+        if kind is wire.Begin and self._weigh is not None:
+            fields[-1] = self._weight(self._weigh, fields[-1])
         event = wire.parse_event(kind, [plain(field) for field in fields])  # type: ignore[arg-type]
         self._names.spend(event)
         return event
+
+    def _weight(self, weigh: Weigh, payload: object) -> float | None:
+        try:
+            return amount(plain(weigh(payload)), "a weight")
+        except Exception as error:  # noqa: BLE001 - the engine's function, on the engine's data
+            if not self.unweighed:
+                _log.warning(
+                    "weighing a payload failed: %s; such commands weigh one and are counted "
+                    "(delivery.unweighed in the timing answer)",
+                    str(error)[:300],
+                )
+            self.unweighed += 1
+            return None

@@ -9,10 +9,11 @@ import select
 import socket
 import threading
 import time
+from collections.abc import Callable
 from typing import Final
 
 from . import wire
-from ._outbox import MAX_BYTES, Outbox
+from ._outbox import MAX_BYTES, NO_TOTALS, Outbox, Totals
 from ._queue import EventQueue
 
 FLUSH_INTERVAL: Final = 0.04
@@ -39,8 +40,18 @@ class Sender:
     the sidecar, the socket or the events ends that thread before `stop` does.
     """
 
-    def __init__(self, queue: EventQueue, path: str, hello: wire.Hello) -> None:
+    def __init__(
+        self,
+        queue: EventQueue,
+        path: str,
+        hello: wire.Hello,
+        resolve: Callable[[], int] | None = None,
+    ) -> None:
+        """``resolve`` is called before each look into the queue and may append to it; it returns
+        how many events it is still waiting for."""
         self._queue = queue
+        self._resolve = resolve
+        self._unresolved = 0
         self._path = path
         self._hello = hello
         self._outbox = Outbox()
@@ -49,7 +60,7 @@ class Sender:
         self._poll = select.poll()
         self._frames = wire.FrameBuffer()
         self._sending = memoryview(b"")
-        self._told = (0, 0)  # totals as the sidecar last heard them on this connection
+        self._told = NO_TOTALS  # totals as the sidecar last heard them on this connection
         self._retry = FIRST_RETRY
         self._retry_at = 0.0
         self._absent_since = time.monotonic()
@@ -72,7 +83,7 @@ class Sender:
     @property
     def undelivered(self) -> int:
         """Events not acknowledged yet."""
-        return self._outbox.events + len(self._queue.items)
+        return self._outbox.events + len(self._queue.items) + self._unresolved
 
     # --- the loop -----------------------------------------------------------------------
 
@@ -90,17 +101,22 @@ class Sender:
     def _finished(self) -> bool:
         if self._stop_at is None:
             return False
-        done = not self._queue.items and not self._outbox.events and self._told == self._totals()
+        done = not self.undelivered and self._told == self._totals()
         return done or time.monotonic() >= self._stop_at
 
-    def _totals(self) -> tuple[int, int]:
-        return self._queue.dropped.value() + self._discarded, self._queue.rejected.value()
+    def _totals(self) -> Totals:
+        queue = self._queue
+        return Totals(
+            queue.dropped.value() + self._discarded, queue.rejected.value(), queue.unweighed
+        )
 
     def _pack(self) -> None:
+        if self._resolve is not None:
+            self._unresolved = self._resolve()
         byte_limit = MAX_BYTES - self._outbox.bytes
         if byte_limit > 0:
             packed = self._queue.take(self._outbox.events, byte_limit)
-            self._outbox.add(packed, *self._totals())
+            self._outbox.add(packed, self._totals())
 
     def _deliver(self, until: float) -> None:
         """Send and receive until the next look into the queue is due."""
@@ -145,7 +161,7 @@ class Sender:
             self._socket = None
         self._frames = wire.FrameBuffer()
         self._sending = memoryview(b"")
-        self._told = (0, 0)
+        self._told = NO_TOTALS
         self._outbox.rewind()
         if retry_after is None:
             # Jitter: the observers of one machine do not all knock at the same moment.
@@ -162,7 +178,7 @@ class Sender:
                     if totals == self._told:
                         return
                     self._told = totals
-                    frame = self._outbox.totals(*totals)
+                    frame = self._outbox.totals(totals)
                 self._sending = memoryview(frame)
             try:
                 sent = connection.send(self._sending)

@@ -34,6 +34,7 @@ class _Boot:
     last_seq: int = 0
     dropped: int = 0
     rejected: int = 0
+    unweighed: int = 0
 
 
 class CriticalPath:
@@ -88,8 +89,10 @@ class CriticalPath:
         # Totals only grow; a batch sent again carries older ones.
         delivery.dropped += max(0, batch.dropped - boot.dropped)
         delivery.rejected += max(0, batch.rejected - boot.rejected)
+        delivery.unweighed += max(0, batch.unweighed - boot.unweighed)
         boot.dropped = max(boot.dropped, batch.dropped)
         boot.rejected = max(boot.rejected, batch.rejected)
+        boot.unweighed = max(boot.unweighed, batch.unweighed)
         expected = boot.last_seq + 1
         if batch.first_seq > expected:
             delivery.missed += batch.first_seq - expected

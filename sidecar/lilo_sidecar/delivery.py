@@ -18,6 +18,8 @@ class Delivery:
     """Events the hook turned away at its bounds, or the sidecar refused."""
     rejected: int = 0
     """Observer calls that made no valid event."""
+    unweighed: int = 0
+    """Commands whose weight could not be told; they weigh one within their batch."""
     missed: int = 0
     """Events this sidecar never saw and an earlier one may have: a gap in the numbering."""
     negative: int = 0
@@ -44,6 +46,7 @@ class Tally:
     applied: int
     dropped: int
     rejected: int
+    unweighed: int
     missed: int
     negative: int
     series_refused: int

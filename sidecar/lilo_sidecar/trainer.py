@@ -303,9 +303,9 @@ class Trainer:
 
 @lru_cache(maxsize=4 * wire.MAX_NAMES)
 def phase_of(name: str) -> str:
-    """The phase of a span name: ``capture:K`` is ``K.capture``, ``persist:K`` is
-    ``K.persist``, anything else is an execution."""
-    for prefix in ("capture", "persist"):
+    """The phase of a span name: ``capture:K`` is ``K.capture``, likewise ``persist:K`` and
+    ``device:K``, anything else is an execution."""
+    for prefix in ("capture", "persist", "device"):
         if name.startswith(prefix + ":"):
             return f"{name[len(prefix) + 1 :]}.{prefix}"
     return f"{name}.execute"

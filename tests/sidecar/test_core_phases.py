@@ -232,6 +232,7 @@ def test_answer_is_json_with_six_places(feed: Feed) -> None:
             "applied": 2,
             "dropped": 0,
             "rejected": 0,
+            "unweighed": 0,
             "missed": 0,
             "negative": 1,
             "series_refused": 0,

@@ -11,6 +11,7 @@ Trainer to sidecar; the hello comes first and once per connection:
 
     ["hello", VERSION, boot_id, parent_boot_id | nil, pid, started, role]
     ["batch", first_seq, dropped, rejected, [event, ...]]
+    ["batch", first_seq, dropped, rejected, [event, ...], unweighed]    if there are any
 
 Sidecar to trainer:
 
@@ -19,8 +20,8 @@ Sidecar to trainer:
 
 An event is ``[op, field, ...]`` with the fields of the record classes below, in their
 order. Events are numbered from 1 within a boot id; a batch names the number of its
-first event, and the others follow it. ``dropped`` and ``rejected`` are totals since
-the boot.
+first event, and the others follow it. ``dropped``, ``rejected`` and ``unweighed`` are
+totals since the boot.
 
 Everything here is bounded by the constants below, and both ends check with the same
 functions: the hook before it sends, so that a call it lets through is never refused;

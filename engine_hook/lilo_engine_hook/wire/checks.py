@@ -107,7 +107,7 @@ def integer(value: object, what: str) -> int:
     return value
 
 
-def _weight(value: object, what: str) -> float:
+def amount(value: object, what: str) -> float:
     if type(value) is not float and type(value) is not int:
         raise ProtocolError("field", f"{what} is a {type(value).__name__}, not a number")
     if not 0 <= value < 1e15:
@@ -147,7 +147,7 @@ def _parse_begin(
         text(request_id, MAX_REQUEST_ID, "request_id"),
         None if seq is None else integer(seq, "seq_id"),
         text(kind, MAX_NAME, "kind"),
-        None if weight is None else _weight(weight, "weight"),
+        None if weight is None else amount(weight, "weight"),
     )
 
 
@@ -177,7 +177,7 @@ def _parse_span(
     if seq_ids is not None:
         _each(seq_ids, lambda item: integer(item, "a seq id"), "seq_ids")
     if tokens is not None:
-        _each(tokens, lambda item: _weight(item, "a token count"), "tokens")
+        _each(tokens, lambda item: amount(item, "a token count"), "tokens")
     if ok is not None and type(ok) is not bool:
         raise ProtocolError("field", f"ok is a {type(ok).__name__}, not a boolean")
     return Span(

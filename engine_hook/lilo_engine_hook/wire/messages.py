@@ -58,13 +58,15 @@ class Hello(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """Consecutive events, the first numbered ``first_seq``; ``dropped`` and ``rejected``
-    are the producer's totals since its boot."""
+    """Consecutive events, the first numbered ``first_seq``; ``dropped``, ``rejected`` and
+    ``unweighed`` (commands whose weight could not be told) are the producer's totals since
+    its boot."""
 
     first_seq: int
     dropped: int
     rejected: int
     events: tuple[Event, ...]
+    unweighed: int = 0
 
 
 class Ack(NamedTuple):
@@ -111,14 +113,17 @@ def encode_event(event: Event) -> bytes:
     return packed
 
 
-def encode_batch(first_seq: int, dropped: int, rejected: int, events: Sequence[bytes]) -> bytes:
+def encode_batch(
+    first_seq: int, dropped: int, rejected: int, events: Sequence[bytes], unweighed: int = 0
+) -> bytes:
     """A whole frame from events that `encode_event` packed."""
     packer = msgpack.Packer(autoreset=False)
-    packer.pack_array_header(5)
+    packer.pack_array_header(6 if unweighed else 5)
     for head in ("batch", first_seq, dropped, rejected):
         packer.pack(head)
     packer.pack_array_header(len(events))
-    return _frame(packer.bytes() + b"".join(events))
+    tail = msgpack.packb(unweighed) if unweighed else b""
+    return _frame(packer.bytes() + b"".join(events) + tail)
 
 
 def encode(message: Hello | Ack | Refusal) -> bytes:
@@ -219,8 +224,10 @@ def _parse_hello(rest: list[object]) -> Hello:
 
 
 def _parse_batch(rest: list[object]) -> Batch:
-    if len(rest) != 4 or type(rest[3]) is not tuple:
-        raise ProtocolError("message", "a batch is first_seq, dropped, rejected, [events]")
+    if not 4 <= len(rest) <= 5 or type(rest[3]) is not tuple:
+        raise ProtocolError(
+            "message", "a batch is first_seq, dropped, rejected, [events], and unweighed if any"
+        )
     first_seq = integer(rest[0], "first_seq")
     if first_seq < 1:
         raise ProtocolError("field", "first_seq counts from 1")
@@ -229,6 +236,7 @@ def _parse_batch(rest: list[object]) -> Batch:
         integer(rest[1], "dropped"),
         integer(rest[2], "rejected"),
         tuple(_parse_packed(raw) for raw in rest[3]),
+        integer(rest[4], "unweighed") if len(rest) == 5 else 0,
     )
 
 

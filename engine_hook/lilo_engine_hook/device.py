@@ -1,0 +1,125 @@
+"""Time on the device, from the process that owns it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import time
+from collections import deque
+from collections.abc import Iterable, Iterator
+from typing import Any, Final, NamedTuple
+
+from . import wire
+from ._plain import as_models
+from ._producer import Producer
+
+MAX_UNRESOLVED: Final = 4096
+"""Spans whose end the device has not reached yet. More are dropped and counted."""
+LANE: Final = "device"
+
+
+class _Running(NamedTuple):
+    """A span whose end is queued on a CUDA stream."""
+
+    models: object
+    kind: str
+    t0: float
+    begun: Any
+    ended: Any
+    ok: bool
+
+
+class DeviceTimer(Producer):
+    """Measures how long the device worked on each command: the phase ``K.device``, beside the
+    engine's ``K.execute``, so that what lies between them is host and transport.
+
+    On CUDA it records two events on the stream that is current when the span begins, and reads
+    them on the hook's own thread once the device has passed them: it never synchronises, and
+    neither does the sidecar. Where torch is not loaded, or has not initialised CUDA, it is the
+    wall time of the calling thread. Spans may nest, overlap, and run on several streams and
+    threads; each stands for itself.
+
+    It is a producer of its own beside the engine's observer, in the same process or another,
+    with the same contract: it never raises, never blocks, and is bounded.
+    """
+
+    def __init__(self, socket_path: str | os.PathLike[str] | None = None) -> None:
+        """``socket_path`` as in `TimingObserver`."""
+        self._running: deque[_Running] = deque()
+        super().__init__(socket_path, wire.Role.BACKEND, resolve=self._resolve_ended)
+
+    @contextlib.contextmanager
+    def span(self, models: str | Iterable[str], kind: str) -> Iterator[None]:
+        """Time the body as device work of ``kind`` for one model or several. An exception of
+        the body passes through, and the span is recorded as failed."""
+        t0, began = time.time(), time.perf_counter()
+        stream, begun = self._mark(None)
+        ok = False
+        try:
+            yield
+            ok = True
+        finally:
+            if begun is None:
+                self._report(models, kind, t0, time.perf_counter() - began, ok)
+            else:
+                _, ended = self._mark(stream)
+                self._await(_Running(models, kind, t0, begun, ended, ok))
+
+    def _mark(self, stream: Any) -> tuple[Any, Any]:
+        """Record an event on a stream, or the current one; (None, None) without CUDA."""
+        torch: Any = sys.modules.get("torch")
+        try:
+            if torch is None or not torch.cuda.is_initialized():
+                return None, None
+            if torch.cuda.is_current_stream_capturing():
+                return None, None  # a graph may not hold it; its replay is timed from outside
+            if stream is None:
+                stream = torch.cuda.current_stream()
+            event = torch.cuda.Event(enable_timing=True)
+            event.record(stream)
+        except Exception as error:  # noqa: BLE001 - a broken device is the trainer's to report
+            self._queue.reject(error)
+            return None, None
+        return stream, event
+
+    def _await(self, running: _Running) -> None:
+        if running.ended is None:
+            self._queue.reject("the end of a device span could not be recorded")
+        elif len(self._running) < MAX_UNRESOLVED:
+            self._running.append(running)
+        else:
+            self._queue.dropped.add()
+
+    def _resolve_ended(self) -> int:
+        """On the sender's thread: report the spans whose end the device has reached."""
+        for _ in range(len(self._running)):
+            running = self._running.popleft()
+            try:
+                if running.ended.query():
+                    seconds = running.begun.elapsed_time(running.ended) / 1000.0
+                    # Admitted when it was reported; `close` turns away only what comes after.
+                    self._append(running.models, running.kind, running.t0, seconds, running.ok)
+                else:
+                    self._running.append(running)
+            except Exception as error:  # noqa: BLE001
+                self._queue.reject(error)
+        return len(self._running)
+
+    def _report(self, models: object, kind: str, t0: float, seconds: float, ok: bool) -> None:
+        queue = self._queue
+        if len(queue.items) < queue.room or self._admit():
+            self._append(models, kind, t0, seconds, ok)
+
+    def _append(self, models: object, kind: str, t0: float, seconds: float, ok: bool) -> None:
+        name, t1 = f"device:{kind}", t0 + seconds
+        try:
+            item = (wire.Span, as_models(models), name, LANE, t0, t1, None, None, None, ok, None)
+        except (TypeError, ValueError) as error:
+            self._queue.reject(error)
+        else:
+            self._queue.items.append(item)
+
+    def _forked(self) -> None:
+        super()._forked()
+        self._running = deque()  # the parent's device work
