@@ -88,7 +88,9 @@ class Sender:
     # --- the loop -----------------------------------------------------------------------
 
     def _run(self) -> None:
-        while not self._finished():
+        finished = False
+        while not finished:
+            stop_at = self._stop_at  # before the queue is looked into: its last events count
             tick = time.monotonic() + FLUSH_INTERVAL
             try:
                 self._pack()
@@ -96,13 +98,13 @@ class Sender:
             except Exception as error:  # noqa: BLE001 - the thread must outlive any fault
                 self._warn("fault", f"a fault in delivery, retrying: {error!r}")
                 self._disconnect()
+                time.sleep(FLUSH_INTERVAL)
+            if stop_at is not None:
+                finished = self._delivered() or time.monotonic() >= stop_at
         self._disconnect()
 
-    def _finished(self) -> bool:
-        if self._stop_at is None:
-            return False
-        done = not self.undelivered and self._told == self._totals()
-        return done or time.monotonic() >= self._stop_at
+    def _delivered(self) -> bool:
+        return not self.undelivered and self._told == self._totals()
 
     def _totals(self) -> Totals:
         queue = self._queue
