@@ -34,7 +34,8 @@ async def serve(directory: Path, http: str) -> None:
     async with trio.open_nursery() as nursery:
         await nursery.start(stop_on_signal, stop)
         nursery.start_soon(_stop_with_parent, stop)
-        host = await trio.to_thread.run_sync(AdapterHost)
+        host = AdapterHost()
+        await trio.to_thread.run_sync(host.warm_up)
         async with trio.open_nursery() as serving:
             url = await serving.start(serve_app, Backend(host, directory).app(), http, stop)
             print_ready("lilo_local_backend_ready", url)

@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from .model import ModelShape, MultiLoraTransformer
-from .sequences import Batch, Work
+from .sequences import Batch, TrainingSequence, Work
 
 
 class BackendError(Exception):
@@ -72,6 +72,14 @@ class AdapterHost:
         self._projections = self._model.projections()
         self._adapters: dict[str, _Adapter] = {}
         self._free = list(reversed(range(self.shape.slots)))
+
+    def warm_up(self) -> None:
+        """One step for nobody. The first one loads a good part of torch, for seconds: nobody's
+        first command should look that slow."""
+        self.create("warm-up")
+        self.forward_backward([Work("warm-up", [TrainingSequence([0], [0])])])
+        self.optim_step("warm-up", AdamParameters())
+        self.delete("warm-up")
 
     def create(self, adapter: str) -> None:
         """A fresh adapter; the same name always begins with the same weights."""

@@ -43,14 +43,21 @@ class Captures:
         target = (self._directory / path).resolve()
         if not target.is_relative_to(self._directory.resolve()):
             raise BackendError(f"{path} is outside the trainer's directory")
-        target.parent.mkdir(parents=True, exist_ok=True)
-        temporary = target.with_suffix(f".{name}.tmp")
         try:
-            with temporary.open("wb") as file:
-                torch.save(taken, file)
-                file.flush()
-                os.fsync(file.fileno())
-            temporary.replace(target)
-        finally:
-            temporary.unlink(missing_ok=True)
-        return target.stat().st_size
+            target.parent.mkdir(parents=True, exist_ok=True)
+            return _write(taken, target, target.with_suffix(f".{name}.tmp"))
+        except OSError as error:
+            # No path in it: the message goes to the client.
+            raise BackendError(f"the weights could not be written: {error.strerror}") from error
+
+
+def _write(taken: dict[str, object], target: Path, temporary: Path) -> int:
+    try:
+        with temporary.open("wb") as file:
+            torch.save(taken, file)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(target)
+    finally:
+        temporary.unlink(missing_ok=True)
+    return target.stat().st_size

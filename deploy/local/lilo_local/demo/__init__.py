@@ -1,0 +1,1 @@
+"""Starts the whole deployment as separate processes, and ends it without leaving anything."""

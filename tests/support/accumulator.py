@@ -1,0 +1,74 @@
+"""An observer that adds up for itself what the engine tells it: the independent second opinion that
+the product's figures are held against. On purpose as plain as can be, and nothing of ours in it."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+FILE_VARIABLE = "ACCUMULATOR_DIRECTORY"
+"""Where each trainer's figures go, in a file named after its process id."""
+
+
+class Accumulator:
+    """Counts, totals and maxima by model (and ``*``) and phase. Written at `close`."""
+
+    def __init__(self, directory: Path) -> None:
+        self.file = directory / f"{os.getpid()}.json"
+        self.figures: dict[str, dict[str, dict[str, float]]] = {}
+        self.waiting: dict[str, tuple[str, float]] = {}
+
+    def register_model(self, model_id: str, spec: object = None) -> None:
+        self.waiting[model_id] = ("accept", time.time())
+
+    def begin(self, operation: Any) -> None:
+        self.waiting.setdefault(operation.request_id, (str(operation.kind.value), time.time()))
+
+    def span(
+        self,
+        model: Any,
+        name: str,
+        lane: str,
+        t0: float,
+        t1: float | None = None,
+        **attrs: Any,
+    ) -> None:
+        models = [model] if isinstance(model, str) else list(model)
+        end = time.time() if t1 is None else t1
+        for waiter in models if name == "accept" else attrs["request_ids"]:
+            if waiter in self.waiting:
+                kind, since = self.waiting.pop(waiter)
+                self._add([waiter.partition(":")[0]], f"{kind}.queue_wait", t0 - since, 1)
+        if ":" in name:
+            part, _, kind = name.partition(":")
+            self._add(models, f"{kind}.{part}", end - t0, attrs["n"])
+        else:
+            self._add(models, f"{name}.execute", end - t0, attrs["n"])
+
+    def finish(self, operation: Any, state: object) -> None:
+        self.waiting.pop(operation.request_id, None)
+
+    def reuse(self, request_id: str) -> None: ...
+    def forget_model(self, model_id: str) -> None: ...
+    def set_activity(self, lane: str, operation: Any) -> None: ...
+    def state(self, model: Any, state: str, **detail: Any) -> None: ...
+
+    def close(self) -> None:
+        self.file.write_text(json.dumps(self.figures))
+
+    def _add(self, models: list[str], phase: str, seconds: float, batch: int) -> None:
+        for model in [*models, "*"]:
+            phases = self.figures.setdefault(model, {})
+            sums = phases.setdefault(phase, {"count": 0, "total_s": 0.0, "max_s": 0.0, "batch": 0})
+            sums["count"] += 1
+            sums["total_s"] += seconds
+            sums["max_s"] = max(sums["max_s"], seconds)
+            sums["batch"] += batch
+
+
+def from_environment() -> Accumulator:
+    """What a trainer's ``--observer support.accumulator:from_environment`` makes."""
+    return Accumulator(Path(os.environ[FILE_VARIABLE]))
