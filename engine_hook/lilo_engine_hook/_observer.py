@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, Protocol
 
 from . import wire
 from ._plain import as_models, copied
 from ._producer import Producer
 from ._queue import Weigh
-
-_now = time.time
 
 
 class Operation(Protocol):
@@ -52,6 +50,7 @@ class TimingObserver(Producer):
         socket_path: str | os.PathLike[str] | None = None,
         *,
         weigh: Weigh | None = None,
+        clock: Callable[[], float] = time.time,
     ) -> None:
         """``socket_path`` defaults to ``LILO_TIMING_SOCKET``, then to
         ``/tmp/lilo-timing-<uid>/timing.sock``. Never raises: where it cannot work it says so
@@ -60,7 +59,8 @@ class TimingObserver(Producer):
         ``weigh`` tells a command's weight within a batch from its operation's payload (see
         `tinker_tokens`). It runs on the hook's thread, within 50 ms of the call; until then the
         payload is kept, and only the number leaves the process. Without it, and where it
-        fails, a command weighs one."""
+        fails, a command weighs one. ``clock`` gives Unix seconds; a replay brings its own."""
+        self._clock = clock
         super().__init__(socket_path, wire.Role.ENGINE, weigh=weigh)
 
     # --- what the engine calls ------------------------------------------------------------
@@ -72,13 +72,13 @@ class TimingObserver(Producer):
         """A model was asked for. Its wait until the ``accept`` span starts here."""
         queue = self._queue
         if len(queue.items) < queue.room or self._admit():
-            queue.items.append((wire.Register, _now(), model_id))
+            queue.items.append((wire.Register, self._clock(), model_id))
 
     def forget_model(self, model_id: str) -> None:
         """A model is gone; the sidecar lets go of all it holds for it."""
         queue = self._queue
         if len(queue.items) < queue.room or self._admit():
-            queue.items.append((wire.Forget, _now(), model_id))
+            queue.items.append((wire.Forget, self._clock(), model_id))
 
     def begin(self, operation: Operation) -> None:
         """A command was submitted: its queue wait starts now."""
@@ -88,7 +88,7 @@ class TimingObserver(Producer):
                 queue.items.append(
                     (
                         wire.Begin,
-                        _now(),
+                        self._clock(),
                         operation.model_id,
                         operation.request_id,
                         operation.seq_id,
@@ -111,7 +111,7 @@ class TimingObserver(Producer):
         try:
             if len(queue.items) < queue.room or self._admit():
                 queue.items.append(
-                    (wire.Finish, _now(), operation.model_id, operation.request_id, state)
+                    (wire.Finish, self._clock(), operation.model_id, operation.request_id, state)
                 )
         except Exception as error:  # noqa: BLE001
             queue.reject(error)
@@ -122,11 +122,18 @@ class TimingObserver(Producer):
         try:
             if len(queue.items) < queue.room or self._admit():
                 if operation is None:
-                    item: tuple[object, ...] = (wire.Activity, _now(), lane, None, None, None)
+                    item: tuple[object, ...] = (
+                        wire.Activity,
+                        self._clock(),
+                        lane,
+                        None,
+                        None,
+                        None,
+                    )
                 else:
                     item = (
                         wire.Activity,
-                        _now(),
+                        self._clock(),
                         lane,
                         operation.model_id,
                         operation.request_id,
@@ -143,7 +150,7 @@ class TimingObserver(Producer):
             if len(queue.items) < queue.room or self._admit():
                 # Idle speaks of every model there is: that is the lane, not a list.
                 models = None if state == "idle" else as_models(model)
-                queue.items.append((wire.State, _now(), models, state))
+                queue.items.append((wire.State, self._clock(), models, state))
         except Exception as error:  # noqa: BLE001
             queue.reject(error)
 
@@ -176,7 +183,7 @@ class TimingObserver(Producer):
                         name,
                         lane,
                         t0,
-                        _now() if t1 is None else t1,
+                        self._clock() if t1 is None else t1,
                         None if request_ids is None else copied(request_ids),
                         None if seq_ids is None else copied(seq_ids),
                         n,
@@ -198,4 +205,4 @@ class TimingObserver(Producer):
     def _milestone(self, name: str) -> None:
         queue = self._queue
         if len(queue.items) < queue.room or self._admit():
-            queue.items.append((wire.Gauge, _now(), name))
+            queue.items.append((wire.Gauge, self._clock(), name))
