@@ -118,20 +118,25 @@ class Ingest:
             self._admit(sock)
 
     def _admit(self, sock: socket.socket) -> None:
-        session = Session(self._core, self._clock, self._read_out, self._on_trainer_ended)
+        def read_out_predecessors() -> None:
+            self._read_out(before=connection)
+
+        session = Session(self._core, self._clock, read_out_predecessors, self._on_trainer_ended)
         connection = Connection(sock, session)
         if self.statistics().connections >= MAX_CONNECTIONS:
-            self._read_out()
+            self._read_out(before=connection)
         if self.statistics().connections >= MAX_CONNECTIONS:
             connection.refuse(REFUSED_FOR_ROOM, f"{MAX_CONNECTIONS} producers are connected")
         self._connections[connection] = None
         if self._nursery is not None:
             self._nursery.start_soon(self._serve, connection)
 
-    def _read_out(self) -> None:
-        """Take in all that producers sent who have hung up since, and let go of them: one that
-        connects now may be the restart of a trainer that is among them."""
+    def _read_out(self, before: Connection) -> None:
+        """Take in all that producers sent who connected earlier and have hung up since, and let
+        go of them: the newcomer may be the restart of a trainer that is among them."""
         for connection in list(self._connections):
+            if connection is before:
+                return
             if connection.ending is None and connection.hung_up:
                 while connection.read():
                     pass

@@ -20,8 +20,8 @@ MAX_SOCKET_PATH: Final = 107
 """Bytes: what `sun_path` holds beside its final zero; unix(7)."""
 _BACKLOG: Final = 64
 """Connections that wait to be accepted: twice what is ever served at once."""
-_PROBE_TIMEOUT: Final = 1.0
 _LOCK_TIMEOUT: Final = 1.0
+"""Seconds; whoever starts holds the lock for a few milliseconds."""
 
 
 @contextlib.contextmanager
@@ -105,7 +105,7 @@ def _clear(path: Path) -> None:
     if not stat.S_ISSOCK(mode):
         raise StartError(f"{path} exists and is no socket; remove it, or choose another --socket")
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
-        probe.settimeout(_PROBE_TIMEOUT)
+        probe.setblocking(False)
         try:
             probe.connect(os.fspath(path))
         except ConnectionRefusedError:
@@ -113,7 +113,7 @@ def _clear(path: Path) -> None:
             return
         except FileNotFoundError:
             return
-        except TimeoutError:
+        except BlockingIOError:
             pass  # its queue is full: somebody is there
     raise StartError(
         f"another process listens on {path}; stop it, or choose another --socket for this one"

@@ -85,6 +85,7 @@ _DELIVERY: Final = _record(
         "applied": _described(_COUNT, "Events that are in the numbers."),
         "dropped": _described(_COUNT, "Events turned away at a bound of the trainer's hook."),
         "rejected": _described(_COUNT, "Observer calls that made no valid event."),
+        "unweighed": _described(_COUNT, "Commands whose weight could not be told; they weigh one."),
         "missed": _described(_COUNT, "Events that an earlier sidecar had, or nobody."),
         "negative": _described(_COUNT, "Durations below zero, which are in no series."),
         "series_refused": _described(_COUNT, "Records that found no room for a new series."),

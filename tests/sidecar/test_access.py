@@ -1,0 +1,113 @@
+"""Token files, the addresses that need one, and the token on a request."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import httpx
+import pytest
+import trio
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse
+from starlette.routing import Route
+
+from lilo_sidecar.access import MAX_TOKEN, check_exposure, read_token
+from lilo_sidecar.bearer import BearerToken
+from lilo_sidecar.errors import StartError
+
+
+def test_token_is_the_word_in_the_file(tmp_path: Path) -> None:
+    """Without the white space that editors leave around it."""
+    (tmp_path / "token").write_text(" word \r\n")
+    assert read_token(tmp_path / "token") == "word"
+    (tmp_path / "token").write_bytes(b"x" * MAX_TOKEN)
+    assert read_token(tmp_path / "token") == "x" * MAX_TOKEN
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (None, "cannot read"),
+        (b"", "is empty"),
+        (b" \n", "is empty"),
+        ("gehe\u00efm".encode(), "printable ASCII"),
+        (b"\xff\xfe", "printable ASCII"),
+        (b"two words", "printable ASCII"),
+        (b"x" * (MAX_TOKEN + 1), "longer than"),
+    ],
+)
+def test_unusable_token_file_is_named_and_not_quoted(
+    tmp_path: Path, content: bytes | None, reason: str
+) -> None:
+    """The error says which file and what is wrong with it, and shows nothing of it."""
+    path = tmp_path / "token"
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(StartError) as caught:
+        read_token(path)
+    assert reason in str(caught.value)
+    assert str(path) in str(caught.value)
+    assert "two" not in str(caught.value)
+
+
+@pytest.mark.parametrize("address", ["0.0.0.0", "::", "192.0.2.1", "2001:db8::1", "10.0.0.1"])
+def test_addresses_of_others_need_a_token(address: str) -> None:
+    """The reason is given, and the way out."""
+    check_exposure(address, token=True)
+    with pytest.raises(StartError, match=r"without a token.*--token-file"):
+        check_exposure(address, token=False)
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1", "127.9.9.9", "::1"])
+def test_loopback_needs_no_token(address: str) -> None:
+    """Only this machine reaches it."""
+    check_exposure(address, token=False)
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ([], 401),
+        ([("Authorization", "Bearer word")], 200),
+        ([("authorization", "bearer  word ")], 200),
+        ([("Authorization", "word")], 401),
+        ([("Authorization", "Basic word")], 401),
+        ([("Authorization", "Bearer ")], 401),
+        ([("Authorization", "Bearer wor")], 401),
+        ([("Authorization", "Bearer words")], 401),
+        ([("Authorization", b"Bearer w\xf6rd")], 401),
+        ([("Authorization", "Bearer word"), ("Authorization", "Bearer word")], 401),
+    ],
+)
+def test_token_on_a_request(headers: list[tuple[str, str | bytes]], status: int) -> None:
+    """Exactly one Authorization header with exactly the token opens a route; the refusal is
+    JSON and names the scheme."""
+
+    async def say(request: Request) -> PlainTextResponse:
+        return PlainTextResponse("inside")
+
+    inside = Starlette(routes=[Route("/inside", say), Route("/healthz", say)])
+
+    async def main() -> None:
+        raw = [
+            (name.encode(), value if isinstance(value, bytes) else value.encode())
+            for name, value in headers
+        ]
+        transport = httpx.ASGITransport(BearerToken(inside, "word"))
+        async with httpx.AsyncClient(transport=transport, base_url="http://sidecar") as client:
+            answer = await client.get("/inside", headers=raw)
+            assert answer.status_code == status
+            if status == 401:
+                assert answer.json()["error"] == "unauthorized"
+                assert answer.headers["www-authenticate"] == "Bearer"
+            assert (await client.get("/healthz")).text == "inside"
+
+    trio.run(main)
+
+
+def test_token_file_that_is_no_file_is_an_error(tmp_path: Path) -> None:
+    """A directory in its place, too."""
+    (tmp_path / "token").mkdir()
+    with pytest.raises(StartError, match="cannot read"):
+        read_token(tmp_path / "token")

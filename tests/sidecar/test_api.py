@@ -1,0 +1,279 @@
+"""The HTTP answers, and that they are what the OpenAPI document says."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import httpx
+import jsonschema
+import pytest
+import trio
+
+from lilo_engine_hook import wire
+from lilo_sidecar.answers import BadRequestError
+from lilo_sidecar.api import Api
+from lilo_sidecar.critical_path import CriticalPath
+from lilo_sidecar.ingest import Ingest
+from lilo_sidecar.openapi import document
+from lilo_sidecar.output import LineWriter
+from lilo_sidecar.query import parse_timing_query
+from lilo_sidecar.reporter import Reporter
+from lilo_sidecar.timing import Timing
+from support.feed import Feed, begin, finish, hello, span
+
+
+class Site:
+    """The interface over a core, without a daemon."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+        self.core = CriticalPath()
+        ingest = Ingest(self.core, self.clock, lambda timing: None)
+        lines = LineWriter(os.open(os.devnull, os.O_WRONLY))
+        self.reporter = Reporter(self.core, lines, self.clock)
+        self.app = Api(self.core, ingest, self.reporter, self.clock).app(token=None)
+        lines.close(10)
+
+    def clock(self) -> float:
+        return self.now
+
+    def visit(self, act: Callable[[httpx.AsyncClient], Awaitable[None]]) -> None:
+        """Run ``act`` with a client."""
+
+        async def main() -> None:
+            transport = httpx.ASGITransport(self.app, raise_app_exceptions=False)
+            async with httpx.AsyncClient(transport=transport, base_url="http://sidecar") as client:
+                await act(client)
+
+        trio.run(main)
+
+    def get(self, path: str, method: str = "GET") -> httpx.Response:
+        """One request."""
+        answers: list[httpx.Response] = []
+
+        async def act(client: httpx.AsyncClient) -> None:
+            answers.append(await client.request(method, path))
+
+        self.visit(act)
+        return answers[0]
+
+
+@pytest.fixture
+def site() -> Site:
+    return Site()
+
+
+def busy(site: Site) -> Feed:
+    """A trainer whose answers have something of everything in them."""
+    feed = Feed(site.core, hello(started=1.0))
+    feed(
+        wire.Register(2.0, "m"),
+        span(["m"], 3.0, 4.0, "accept"),
+        wire.Gauge(2.0, "backend_ready"),
+        begin("m", 1, 5.0),
+        begin("n", 1, 5.0),
+        span(["m", "n"], 6.0, 8.0, ids=["m:1", "n:1"], n=2),
+        finish("m", 1, 8.5),
+        begin("m", 2, 9.0),
+        wire.State(10.0, ("m",), "executing:forward_backward"),
+    )
+    return feed
+
+
+def check(schema: str, answer: httpx.Response) -> dict[str, Any]:
+    """The JSON of an answer, which must be as the document has it, with nothing undocumented."""
+    content = answer.json()
+    components = document("1")["components"]
+    jsonschema.Draft202012Validator(
+        {"$ref": f"#/components/schemas/{schema}", "components": components}
+    ).validate(content)
+    assert set(content) == set(components["schemas"][schema]["properties"])
+    return dict(content)
+
+
+def test_timing_answers_are_as_documented(site: Site) -> None:
+    """Before there is a trainer, for one model, for all, and for one that nobody knows."""
+    check("Timing", site.get("/api/v1/timing"))
+    busy(site)
+    known = check("Timing", site.get("/api/v1/timing?model_id=m"))
+    assert known["uptime_s"] == 99.0
+    assert known["phases"]["forward_backward.execute"]["mean_batch"] == 2
+    assert known["gauges"]["trainer.backend_ready_s"] == 1.0
+    assert known["waits"]
+    assert known["shares"]
+    assert known["step"]
+    assert known["lanes"]
+    everything = check("Timing", site.get("/api/v1/timing?model_id=*"))
+    assert everything["model_id"] == "*"
+    assert everything == site.get("/api/v1/timing").json()
+    unknown = check("Timing", site.get("/api/v1/timing?model_id=nobody"))
+    assert (unknown["phases"], unknown["step"]) == ({}, None)
+
+
+def test_nested_records_are_documented_whole(site: Site) -> None:
+    """What is inside an answer has no field that the document does not tell of, either."""
+    busy(site)
+    timing = site.get("/api/v1/timing?model_id=m").json()
+    schemas = document("1")["components"]["schemas"]
+    (wait,) = {tuple(wait) for wait in timing["waits"].values()}
+    for name, record in (
+        ("Delivery", timing["delivery"]),
+        ("Phase", timing["phases"]["forward_backward.execute"]),
+        ("Step", timing["step"]),
+        ("Lane", timing["lanes"]["gpu"]),
+        ("Wait", dict.fromkeys(wait)),
+    ):
+        assert set(record) == set(schemas[name]["properties"]), name
+
+
+def test_health_answers_are_as_documented(site: Site) -> None:
+    """Waiting, then with a trainer and its age; the lane shows what it is in."""
+    waiting = check("Health", site.get("/healthz"))
+    assert waiting["status"] == "waiting"
+    assert waiting["trainer"] == {
+        "connected": False,
+        "last_heard_unix_s": None,
+        "last_heard_age_s": None,
+    }
+    Feed(site.core, hello(started=1.0), now=100.0)
+    site.now = 102.5
+    health = check("Health", site.get("/healthz"))
+    assert health["status"] == "ok"
+    assert health["trainer"] == {
+        "connected": True,
+        "last_heard_unix_s": 100.0,
+        "last_heard_age_s": 2.5,
+    }
+    assert (health["producers"], health["uptime_s"]) == (1, 2.5)
+
+
+def test_health_shows_what_the_lane_is_in(site: Site) -> None:
+    """A trainer that is stuck in one operation is visible from outside."""
+    busy(site)
+    lanes = check("Health", site.get("/healthz"))["lanes"]
+    assert lanes == {"gpu": {"operation": "forward_backward", "for_s": 90.0}}
+
+
+@pytest.mark.parametrize(
+    ("path", "method", "status", "code"),
+    [
+        ("/", "GET", 404, "not_found"),
+        ("/api/v1/timing/", "GET", 404, "not_found"),
+        ("/api/v1/timing", "POST", 405, "method_not_allowed"),
+        ("/healthz", "DELETE", 405, "method_not_allowed"),
+        ("/api/v1/timing?rest=true", "GET", 400, "unknown_parameter"),
+        ("/api/v1/timing?reset=maybe", "GET", 400, "bad_reset"),
+    ],
+)
+def test_errors_are_json(site: Site, path: str, method: str, status: int, code: str) -> None:
+    """Whatever is wrong with a request, the answer is the documented error."""
+    answer = site.get(path, method)
+    assert answer.status_code == status
+    assert check("Error", answer)["error"] == code
+    assert answer.headers["cache-control"] == "no-store"
+    if status == 405:
+        assert "GET" in answer.headers["allow"]
+
+
+def test_fault_is_a_json_error(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A fault of the sidecar's own answers 500 and says where to look, not what went wrong."""
+
+    def fail(*args: object, **kwargs: object) -> Timing:
+        raise RuntimeError("secret")
+
+    monkeypatch.setattr(site.core, "timing", fail)
+    answer = site.get("/api/v1/timing")
+    assert answer.status_code == 500
+    assert check("Error", answer)["error"] == "internal_error"
+    assert "secret" not in answer.text
+
+
+def test_only_get_ends_an_interval(site: Site) -> None:
+    """HEAD with a reset changes nothing; a reset of one model leaves the others alone."""
+    busy(site)
+    assert site.get("/api/v1/timing?model_id=m&reset=true", "HEAD").status_code == 200
+    assert site.get("/api/v1/timing?model_id=m&reset=TRUE").json()["phases"]
+    assert site.get("/api/v1/timing?model_id=m").json()["phases"] == {}
+    assert site.get("/api/v1/timing?model_id=n").json()["phases"]
+    assert site.get("/api/v1/timing").json()["phases"]
+
+
+def test_only_a_get_of_the_aggregate_counts_as_a_fetch(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever asks for one model, or for the head alone, has not seen the aggregate."""
+    fetched: list[str] = []
+    monkeypatch.setattr(site.reporter, "aggregate_fetched", lambda: fetched.append("fetch"))
+    site.get("/api/v1/timing?model_id=m")
+    site.get("/api/v1/timing", "HEAD")
+    site.get("/healthz")
+    assert fetched == []
+    site.get("/api/v1/timing")
+    site.get("/api/v1/timing?model_id=*")
+    assert len(fetched) == 2
+
+
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        (b"", (None, False)),
+        (b"model_id=a%2Bb+c", ("a+b c", False)),
+        (b"model_id=%C3%BC%0A%22%3Cscript%3E", ('\u00fc\n"<script>', False)),
+        (b"model_id=*&reset=1", ("*", True)),
+        (b"reset=True", (None, True)),
+        (b"reset=FALSE", (None, False)),
+        (b"reset=0", (None, False)),
+        (b"model_id=" + b"x" * 256, ("x" * 256, False)),
+    ],
+)
+def test_queries_that_are_understood(query: bytes, expected: tuple[str | None, bool]) -> None:
+    """The model and whether its interval ends."""
+    assert parse_timing_query(query) == expected
+
+
+@pytest.mark.parametrize(
+    ("query", "code", "says"),
+    [
+        (b"model=a", "unknown_parameter", "model_id and reset"),
+        (b"Reset=true", "unknown_parameter", "'Reset'"),
+        (b"model_id=a&model_id=a", "repeated_parameter", "model_id"),
+        (b"reset=1&reset=1", "repeated_parameter", "reset"),
+        (b"model_id=", "bad_model_id", "empty"),
+        (b"model_id=" + b"x" * 257, "bad_model_id", "257 characters; allowed are up to 256"),
+        (b"reset=", "bad_reset", "true, false, 1 and 0"),
+        (b"reset", "bad_reset", "true, false, 1 and 0"),
+        (b"reset=yes", "bad_reset", "'yes'"),
+        (b"model_id=%FF", "bad_query", "UTF-8"),
+        (b"model_id=\xff", "bad_query", "UTF-8"),
+        (b"&".join([b"a=b"] * 17), "bad_query", "16 parameters"),
+    ],
+)
+def test_queries_that_are_refused(query: bytes, code: str, says: str) -> None:
+    """Anything that is not exactly a model or a reset is an error that says what would be."""
+    with pytest.raises(BadRequestError) as caught:
+        parse_timing_query(query)
+    assert caught.value.code == code
+    assert says in str(caught.value)
+
+
+def test_document_is_served_and_consistent(site: Site) -> None:
+    """It names this release, and every reference in it leads somewhere."""
+    served = site.get("/openapi.json").json()
+    assert served == document(served["info"]["version"])
+    assert served["openapi"] == "3.1.0"
+    assert set(served["paths"]) == {"/api/v1/timing", "/healthz", "/openapi.json"}
+
+    def references(value: object) -> list[str]:
+        if isinstance(value, dict):
+            found = [value["$ref"]] if "$ref" in value else []
+            return found + [name for item in value.values() for name in references(item)]
+        if isinstance(value, list):
+            return [name for item in value for name in references(item)]
+        return []
+
+    names = {name.removeprefix("#/components/schemas/") for name in references(served)}
+    assert names == set(served["components"]["schemas"])
+    for schema in served["components"]["schemas"].values():
+        jsonschema.Draft202012Validator.check_schema(schema)

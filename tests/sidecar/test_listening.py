@@ -1,0 +1,119 @@
+"""The daemon's sockets: taken only when free, and given back."""
+
+from __future__ import annotations
+
+import os
+import socket
+import stat
+import threading
+from pathlib import Path
+
+import pytest
+
+from lilo_sidecar.errors import StartError
+from lilo_sidecar.listening import http_listener, unix_listener
+from lilo_sidecar.web import url_of
+
+
+def test_socket_is_private_and_removed(tmp_path: Path) -> None:
+    """Mode 0600, in directories of 0700 where they were missing, whatever the umask; the umask
+    is left as it was."""
+    path = tmp_path / "new" / "timing.sock"
+    before = os.umask(0)
+    try:
+        with unix_listener(path):
+            assert stat.S_IMODE(path.lstat().st_mode) == 0o600
+            assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
+            assert os.umask(0) == 0
+        assert not path.exists()
+    finally:
+        os.umask(before)
+
+
+def test_stale_socket_is_replaced(tmp_path: Path) -> None:
+    """One that nobody listens on."""
+    path = tmp_path / "timing.sock"
+    with socket.socket(socket.AF_UNIX) as dead:
+        dead.bind(str(path))
+    with unix_listener(path), socket.socket(socket.AF_UNIX) as client:
+        client.connect(str(path))
+
+
+def test_busy_socket_is_live(tmp_path: Path) -> None:
+    """One whose owner accepts nobody for now, with a queue that is full, is not taken over."""
+    path = tmp_path / "timing.sock"
+    with socket.socket(socket.AF_UNIX) as owner, socket.socket(socket.AF_UNIX) as waiting:
+        owner.bind(str(path))
+        owner.listen(0)
+        waiting.connect(str(path))
+        with pytest.raises(StartError, match="another process listens"), unix_listener(path):
+            pass
+        assert path.exists()
+
+
+@pytest.mark.parametrize("kind", ["file", "directory", "link to a socket", "dangling link"])
+def test_anything_else_is_left_alone(tmp_path: Path, kind: str) -> None:
+    """Only a stale socket is ever removed, and no link is followed."""
+    path = tmp_path / "timing.sock"
+    match kind:
+        case "file":
+            path.write_text("x")
+        case "directory":
+            path.mkdir()
+        case "link to a socket":
+            with socket.socket(socket.AF_UNIX) as dead:
+                dead.bind(str(tmp_path / "other"))
+            path.symlink_to(tmp_path / "other")
+        case "dangling link":
+            path.symlink_to(tmp_path / "nowhere")
+    before = path.lstat()
+    with pytest.raises(StartError, match="is no socket"), unix_listener(path):
+        pass
+    assert path.lstat().st_ino == before.st_ino
+
+
+def test_parent_that_is_a_file_is_named(tmp_path: Path) -> None:
+    """No directory can be made there; the error says where."""
+    (tmp_path / "file").write_text("x")
+    path = tmp_path / "file" / "timing.sock"
+    with pytest.raises(StartError, match=f"cannot listen on {path}: "), unix_listener(path):
+        pass
+
+
+def test_one_of_many_that_start_at_once_wins(tmp_path: Path) -> None:
+    """Of several that find the same stale socket, one gets the place and the others an error;
+    whoever connects then reaches the one that has it."""
+    path = tmp_path / "timing.sock"
+    with socket.socket(socket.AF_UNIX) as dead:
+        dead.bind(str(path))
+    start, stop, results = threading.Barrier(8), threading.Barrier(9), list[str]()
+
+    def contend() -> None:
+        start.wait()
+        try:
+            with unix_listener(path):
+                results.append("won")
+                stop.wait()
+        except StartError:
+            results.append("lost")
+            stop.wait()
+
+    threads = [threading.Thread(target=contend) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    try:
+        stop.wait(20)
+    finally:
+        for thread in threads:
+            thread.join(20)
+    assert sorted(results) == ["lost"] * 7 + ["won"]
+
+
+def test_wildcard_is_announced_as_loopback() -> None:
+    """The address in the ready line can be connected to."""
+    with http_listener(socket.AF_INET, ("0.0.0.0", 0)) as listener:
+        assert url_of(listener) == f"http://127.0.0.1:{listener.getsockname()[1]}"
+    with http_listener(socket.AF_INET6, ("::", 0)) as listener:
+        assert url_of(listener) == f"http://[::1]:{listener.getsockname()[1]}"
+    with http_listener(socket.AF_INET6, ("::1", 0)) as listener:
+        assert url_of(listener) == f"http://[::1]:{listener.getsockname()[1]}"

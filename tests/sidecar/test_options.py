@@ -1,0 +1,127 @@
+"""The command line: what it means, and what is refused before anything starts."""
+
+from __future__ import annotations
+
+import re
+import socket
+from pathlib import Path
+
+import pytest
+
+from lilo_sidecar.errors import StartError
+from lilo_sidecar.options import RunOptions, ServeOptions, parse
+
+
+def serve(*arguments: str) -> ServeOptions:
+    """The options of a `serve`."""
+    options = parse(["serve", *arguments])
+    assert isinstance(options, ServeOptions)
+    return options
+
+
+def test_defaults(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The socket that a hook looks for by itself, any port of loopback, five minutes."""
+    monkeypatch.delenv("LILO_TIMING_SOCKET", raising=False)
+    options = serve()
+    assert options.socket.name == "timing.sock"
+    assert (options.family, options.address) == (socket.AF_INET, ("127.0.0.1", 0))
+    assert options.report_interval == 300
+    assert options.token() is None
+    assert options.stop_at_eof is False
+
+
+def test_socket_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both verbs take the one that the hook takes."""
+    monkeypatch.setenv("LILO_TIMING_SOCKET", "/somewhere/timing.sock")
+    assert serve().socket == Path("/somewhere/timing.sock")
+    run = parse(["run", "--", "true"])
+    assert isinstance(run, RunOptions)
+    assert run.serve.socket == Path("/somewhere/timing.sock")
+
+
+def test_relative_socket_is_made_absolute(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A command that changes its directory still finds it."""
+    monkeypatch.chdir(tmp_path)
+    assert serve("--socket", "a.sock").socket == tmp_path / "a.sock"
+
+
+@pytest.mark.parametrize(
+    ("text", "family", "address"),
+    [
+        ("127.0.0.1:8080", socket.AF_INET, ("127.0.0.1", 8080)),
+        ("localhost:0", socket.AF_INET, ("127.0.0.1", 0)),
+        ("[::1]:9", socket.AF_INET6, ("::1", 9)),
+    ],
+)
+def test_addresses(text: str, family: int, address: tuple[str, int]) -> None:
+    """Names are resolved, IPv4 first; IPv6 is in brackets."""
+    options = serve("--http", text)
+    assert (options.family, options.address) == (family, address)
+
+
+def test_token_of_a_file(tmp_path: Path) -> None:
+    """With a token, any address may be served; without the file, the error names it."""
+    (tmp_path / "token").write_text("word")
+    options = serve("--http", "0.0.0.0:1", "--token-file", str(tmp_path / "token"))
+    assert options.token() == "word"
+    with pytest.raises(StartError, match="missing"):
+        serve("--token-file", str(tmp_path / "missing")).token()
+
+
+def test_command_is_what_follows_the_dashes() -> None:
+    """Its own options are never taken for ours, its own dashes included."""
+    options = parse(["run", "--report-interval", "5", "--", "cmd", "--socket", "x", "--", "-h"])
+    assert isinstance(options, RunOptions)
+    assert options.command == ("cmd", "--socket", "x", "--", "-h")
+    assert options.serve.report_interval == 5
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ([], "serve | run"),
+        (["fly"], "invalid choice"),
+        (["serve", "--bogus"], "unrecognized arguments: --bogus"),
+        (["serve", "--sock", "x"], "unrecognized arguments: --sock x"),
+        (["serve", "--", "cmd"], "serve takes no command"),
+        (["run"], "run needs the command"),
+        (["run", "--stop-at-eof", "--", "cmd"], "unrecognized arguments"),
+        (["serve", "--report-interval", "0"], "from 0.1 up"),
+        (["serve", "--report-interval", "0.09"], "from 0.1 up"),
+        (["serve", "--report-interval", "nan"], "from 0.1 up"),
+        (["serve", "--report-interval", "inf"], "from 0.1 up"),
+        (["serve", "--report-interval", "soon"], "from 0.1 up"),
+        (["serve", "--http", "8080"], "no HOST:PORT"),
+        (["serve", "--http", ":8080"], "no HOST:PORT"),
+        (["serve", "--http", "::1:80"], "no HOST:PORT"),
+        (["serve", "--http", "127.0.0.1:http"], "no port"),
+        (["serve", "--http", "127.0.0.1:65536"], "no port"),
+        (["serve", "--http", "127.0.0.1:-1"], "no port"),
+    ],
+)
+def test_usage_errors(arguments: list[str], says: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """One line that says what is wrong, and status 2."""
+    with pytest.raises(SystemExit) as caught:
+        parse(arguments)
+    assert caught.value.code == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("lilo-sidecar: error: ")
+    assert says in line
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["--http", "0.0.0.0:80"], "without a token"),
+        (["--http", "[::]:80"], "without a token"),
+        (["--http", "no.such.host.invalid:80"], "no address for 'no.such.host.invalid'"),
+        (["--socket", "/" + "x" * 107], "has 108 bytes; the system allows 107"),
+        (["--socket", "/" + "\u00fc" * 54], "has 109 bytes"),
+    ],
+)
+def test_options_that_cannot_work(arguments: list[str], says: str) -> None:
+    """Known before anything is started, for either verb."""
+    for verb in (["serve", *arguments], ["run", *arguments, "--", "true"]):
+        with pytest.raises(StartError, match=re.escape(says)):
+            parse(verb)
+    serve("--socket", "/" + "x" * 106)
