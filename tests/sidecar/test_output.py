@@ -26,7 +26,7 @@ def test_unread_lines_are_bounded_and_counted() -> None:
     lines.write("x" * 1_000_000)  # more than a pipe holds: the writing thread is stuck in it
     for _ in range(2 * MAX_LINES):
         lines.write("y")
-    assert MAX_LINES - 1 <= lines.dropped <= MAX_LINES
+    assert lines.dropped in (MAX_LINES, MAX_LINES + 1)  # the long one may wait in line, too
     lines.close(0.01)  # gives up
     with os.fdopen(reading, "rb") as output:
         assert len(output.readline()) == 1_000_001
