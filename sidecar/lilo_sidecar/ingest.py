@@ -69,6 +69,7 @@ class Ingest:
         self._endings = dict.fromkeys(Ending, 0)
         self._exhausted = False
         self._nursery: trio.Nursery | None = None
+        """Of the connections' tasks, while `run` runs."""
 
     def statistics(self) -> IngestStatistics:
         """The counts by now."""
@@ -79,18 +80,30 @@ class Ingest:
             faults=self._endings[Ending.FAULT],
         )
 
-    async def run(self, listener: socket.socket) -> None:
+    async def run(
+        self,
+        listener: socket.socket,
+        *,
+        task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
+    ) -> None:
         """Accept and serve connections until cancelled; ``listener`` does not block."""
-        async with trio.open_nursery() as self._nursery:
-            while True:
-                await trio.lowlevel.wait_readable(listener)
-                if not self._accept_waiting(listener):
-                    await trio.sleep(_ACCEPT_PAUSE)
+        async with trio.open_nursery() as nursery:
+            self._nursery = nursery
+            task_status.started()
+            try:
+                while True:
+                    await trio.lowlevel.wait_readable(listener)
+                    if not self._accept_waiting(listener, nursery):
+                        await trio.sleep(_ACCEPT_PAUSE)
+            finally:
+                self._nursery = None
 
     async def drain(self, listener: socket.socket) -> None:
         """Take in what producers have sent so far, for at most DRAIN_TIMEOUT seconds, and
-        acknowledge it. `run` goes on beside it."""
-        self._accept_waiting(listener)
+        acknowledge it. `run` goes on beside it; without it there is nothing to take in."""
+        if self._nursery is None:
+            return
+        self._accept_waiting(listener, self._nursery)
         with trio.move_on_after(DRAIN_TIMEOUT):
             # In turns: one that sends without end must not use up the others' time.
             while [connection for connection in list(self._connections) if connection.read()]:
@@ -98,7 +111,7 @@ class Ingest:
         for connection in self._connections:
             connection.flush()
 
-    def _accept_waiting(self, listener: socket.socket) -> bool:
+    def _accept_waiting(self, listener: socket.socket, nursery: trio.Nursery) -> bool:
         """Accept all who wait. False when the machine has no room for more."""
         while True:
             try:
@@ -115,9 +128,9 @@ class Ingest:
                 self._exhausted = True
                 return False
             self._exhausted = False
-            self._admit(sock)
+            self._admit(sock, nursery)
 
-    def _admit(self, sock: socket.socket) -> None:
+    def _admit(self, sock: socket.socket, nursery: trio.Nursery) -> None:
         def read_out_predecessors() -> None:
             self._read_out(before=connection)
 
@@ -128,8 +141,7 @@ class Ingest:
         if self.statistics().connections >= MAX_CONNECTIONS:
             connection.refuse(REFUSED_FOR_ROOM, f"{MAX_CONNECTIONS} producers are connected")
         self._connections[connection] = None
-        if self._nursery is not None:
-            self._nursery.start_soon(self._serve, connection)
+        nursery.start_soon(self._serve, connection)
 
     def _read_out(self, before: Connection) -> None:
         """Take in all that producers sent who connected earlier and have hung up since, and let

@@ -47,9 +47,10 @@ class Reporter:
         """The last line."""
         self._print("shutdown", self._core.lifetime(self._clock()))
 
-    async def run(self) -> None:
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Print a line at the end of every interval without a fetch, once a trainer was heard."""
         self._quiet_since = trio.current_time()
+        task_status.started()
         while True:
             due = self._quiet_since + self._interval
             if trio.current_time() < due:

@@ -6,14 +6,12 @@ import json
 import logging
 import os
 import signal
-import socket
 import time
 from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Final
 
 import trio
-from starlette.types import ASGIApp
 
 from .api import Api
 from .critical_path import CriticalPath
@@ -45,7 +43,6 @@ class Daemon:
     def __init__(self, options: ServeOptions) -> None:
         self._options = options
         self._stop = trio.Event()
-        self._http_ended = trio.Event()
         self._status = 0
 
     async def run(self, lines: LineWriter) -> int:
@@ -57,45 +54,40 @@ class Daemon:
         token = self._options.token()
         http = http_listener(self._options.family, self._options.address)
         with http, unix_listener(self._options.socket) as listener:
+            url = url_of(http)
             async with trio.open_nursery() as nursery:
                 await nursery.start(self._heed_signals)
                 if self._options.stop_at_eof:
                     nursery.start_soon(self._heed_stdin)
-                url = url_of(http)
-                await nursery.start(self._serve_http, api.app(token), http)
-                nursery.start_soon(self._guard, "the intake", partial(ingest.run, listener))
-                nursery.start_soon(self._guard, "the reporter", reporter.run)
-                ready = {"socket": str(self._options.socket), "http": url}
-                lines.write(json.dumps({"event": "lilo_sidecar_ready", **ready}))
-                await self._stop.wait()
-                await ingest.drain(listener)
-                nursery.cancel_scope.deadline = trio.current_time() + _HTTP_STOP_TIMEOUT
-                await self._http_ended.wait()
+                await self._start(nursery, "the intake", partial(ingest.run, listener))
+                await self._start(nursery, "the reporter", reporter.run)
+                async with trio.open_nursery() as web:
+                    server = HttpServer(api.app(token))
+                    serve = partial(server.run, http, self._stop.wait)
+                    await self._start(web, "the HTTP server", serve)
+                    ready = {"socket": str(self._options.socket), "http": url}
+                    lines.write(json.dumps({"event": "lilo_sidecar_ready", **ready}))
+                    await self._stop.wait()
+                    await ingest.drain(listener)
+                    web.cancel_scope.deadline = trio.current_time() + _HTTP_STOP_TIMEOUT
                 nursery.cancel_scope.cancel()
         reporter.shutdown()
         return self._status
 
-    async def _serve_http(
-        self,
-        app: ASGIApp,
-        listener: socket.socket,
-        *,
-        task_status: trio.TaskStatus[None],
+    async def _start(
+        self, nursery: trio.Nursery, name: str, part: Callable[..., Awaitable[None]]
     ) -> None:
-        serve = partial(HttpServer(app).run, listener, self._stop.wait, task_status=task_status)
-        try:
-            await self._guard("the HTTP server", serve)
-        finally:
-            self._http_ended.set()
+        """Start one part; if it ever fails, stop the daemon and say why."""
 
-    async def _guard(self, name: str, part: Callable[[], Awaitable[None]]) -> None:
-        """Run one part; if it fails, stop the daemon and say why."""
-        try:
-            await part()
-        except Exception:  # noqa: BLE001 - whatever it is, the end is to be orderly
-            _log.exception("%s failed; the sidecar stops", name)
-            self._status = CRASHED
-            self._stop.set()
+        async def guarded(*, task_status: trio.TaskStatus[None]) -> None:
+            try:
+                await part(task_status=task_status)
+            except Exception:  # noqa: BLE001 - whatever it is, the end is to be orderly
+                _log.exception("%s failed; the sidecar stops", name)
+                self._status = CRASHED
+                self._stop.set()
+
+        await nursery.start(guarded)
 
     async def _heed_signals(self, *, task_status: trio.TaskStatus[None]) -> None:
         # Whatever is received after the first one finds the default action, which ends the

@@ -47,7 +47,7 @@ def run(tmp_path: Path, act: Callable[[Intake], Awaitable[None]]) -> Intake:
         with unix_listener(path) as listener:
             intake = Intake(path, listener)
             async with trio.open_nursery() as nursery:
-                nursery.start_soon(intake.ingest.run, listener)
+                await nursery.start(intake.ingest.run, listener)
                 await act(intake)
                 nursery.cancel_scope.cancel()
             return intake
@@ -200,6 +200,20 @@ def test_drain_takes_in_what_was_sent_and_answers(tmp_path: Path) -> None:
             assert lifetime.phases["forward_backward.execute"].count == 2
             for producer in (one, two):
                 assert [producer.acknowledged(), producer.acknowledged()] == [0, 1]
+
+    run(tmp_path, act)
+
+
+def test_drain_takes_in_one_that_only_just_connected(tmp_path: Path) -> None:
+    """Even when no other connection has anything to read."""
+
+    async def act(intake: Intake) -> None:
+        with Producer(intake.path) as late:
+            late.socket.sendall(hello_frame())
+            late.post(span(["m"], 0.0, 1.0))
+            await intake.ingest.drain(intake.listener)
+            lifetime = intake.core.lifetime(0.0)
+            assert lifetime.phases["forward_backward.execute"].count == 1
 
     run(tmp_path, act)
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import socket
 import stat
 import threading
+import time
 from pathlib import Path
 
 import pytest
 
+from lilo_sidecar import listening
 from lilo_sidecar.errors import StartError
 from lilo_sidecar.listening import http_listener, unix_listener
 from lilo_sidecar.web import url_of
@@ -107,6 +110,37 @@ def test_one_of_many_that_start_at_once_wins(tmp_path: Path) -> None:
         for thread in threads:
             thread.join(20)
     assert sorted(results) == ["lost"] * 7 + ["won"]
+
+
+def test_others_who_start_there_are_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While somebody else looks at the place, this one waits its turn."""
+    descriptor = os.open(tmp_path, os.O_RDONLY)
+    fcntl.flock(descriptor, fcntl.LOCK_EX)
+    waits: list[float] = []
+
+    def sleep(seconds: float) -> None:
+        waits.append(seconds)
+        os.close(descriptor)
+
+    monkeypatch.setattr(time, "sleep", sleep)
+    with unix_listener(tmp_path / "timing.sock"):
+        assert len(waits) == 1
+
+
+def test_whoever_holds_the_lock_for_ever_is_not_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A directory that another program has locked for itself is no reason not to start."""
+    monkeypatch.setattr(listening, "_LOCK_TIMEOUT", 0.03)
+    descriptor = os.open(tmp_path, os.O_RDONLY)
+    fcntl.flock(descriptor, fcntl.LOCK_EX)
+    try:
+        with unix_listener(tmp_path / "timing.sock"):
+            pass
+    finally:
+        os.close(descriptor)
 
 
 def test_wildcard_is_announced_as_loopback() -> None:

@@ -132,24 +132,24 @@ def test_client_that_stops_sending_still_gets_its_answer() -> None:
 
 def test_stop_is_immediate_with_idle_connections() -> None:
     """Keep-alive connections are no reason to wait."""
-    streams: list[trio.SocketStream] = []
+    with socket.socket() as idle:
 
-    async def act(site: Site) -> None:
-        streams.append(await site.connect())
-        assert await status(streams[0]) == b"200"
+        async def act(site: Site) -> None:
+            idle.connect(site.address)
+            idle.sendall(REQUEST)
+            await trio.testing.wait_all_tasks_blocked(0.01)
+            assert idle.recv(65536).startswith(b"HTTP/1.1 200")
 
-    assert run(act) == 0
-    streams[0].socket.close()
+        assert run(act) == 0
 
 
 def test_stop_waits_for_an_answer_under_way_only_so_long() -> None:
     """What is not answered within the grace is cut off, and nobody new is let in meanwhile."""
-    streams: list[trio.SocketStream] = []
+    with socket.socket() as waiting:
 
-    async def act(site: Site) -> None:
-        streams.append(await site.connect())
-        await streams[0].send_all(b"GET /hang HTTP/1.1\r\nhost: x\r\n\r\n")
-        await site.hanging.wait()
+        async def act(site: Site) -> None:
+            waiting.connect(site.address)
+            waiting.sendall(b"GET /hang HTTP/1.1\r\nhost: x\r\n\r\n")
+            await site.hanging.wait()
 
-    assert run(act) == pytest.approx(GRACEFUL_TIMEOUT, abs=0.01)
-    streams[0].socket.close()
+        assert run(act) == pytest.approx(GRACEFUL_TIMEOUT, abs=0.01)
