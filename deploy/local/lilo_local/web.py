@@ -86,7 +86,7 @@ async def serve_app(
     config = Config()
     config.bind = [bind]
     config.graceful_timeout = GRACEFUL_TIMEOUT
-    config.errorlog = None
+    config.loglevel = "WARNING"  # to stderr, with the traceback of what answers 500
     async with trio.open_nursery() as nursery:
         (url,) = await nursery.start(
             partial(serve, app, config, shutdown_trigger=stop.wait)  # type: ignore[arg-type]

@@ -88,7 +88,7 @@ def control_plane_app(fleet: Fleet, relay: Relay, callers: Mapping[str, Caller])
     async def trainers(request: Request) -> Response:
         if not caller_of(request).operator:
             raise Problem(403, "operators_only", "this needs the operator's API key")
-        return JSONResponse({"trainers": trainer_list(fleet)})
+        return JSONResponse({"trainers": fleet.listing()})
 
     async def healthz(_: Request) -> Response:
         return JSONResponse({"status": "ok"})

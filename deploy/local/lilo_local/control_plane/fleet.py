@@ -5,9 +5,9 @@ from __future__ import annotations
 import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
-from lilo_timing import SidecarEndpoint, TimingPoller
+from lilo_timing import SidecarEndpoint, TimingPoller, least_waiting
 
 from ..web import Problem
 
@@ -76,9 +76,27 @@ class Fleet:
         """How many models a trainer has."""
         return sum(p.trainer.name == trainer for p in self._placements.values())
 
+    def listing(self) -> list[dict[str, Any]]:
+        """For the operator: each trainer with its latest timing, the answer's age and the last
+        error."""
+        latest = self.poller.latest()
+        return [
+            {
+                "name": name,
+                "url": trainer.url,
+                "models": self.models_on(name),
+                "answer": latest[name].answer,
+                "age_s": latest[name].age_s,
+                "error": latest[name].error,
+                "consecutive_failures": latest[name].consecutive_failures,
+            }
+            for name, trainer in self.trainers.items()
+        ]
+
     async def engine_for(self, model_id: str) -> SidecarEndpoint:
         """Whose timing answer tells of the model. Raises LookupError for one that is not here."""
         return self._placements[model_id].trainer.sidecar
 
     def _choose(self) -> Trainer:
-        raise NotImplementedError
+        chosen = least_waiting(self.poller.latest())
+        return self.trainers[chosen]

@@ -93,9 +93,13 @@ class Child:
         self._reader.start()
 
     def failure(self, what: str) -> ChildFailedError:
-        """An error that says ``what`` happened to it, and what it said last."""
-        tail = self.log.read_text("utf-8", "replace").splitlines()[-LOG_TAIL:]
-        return ChildFailedError("\n".join([f"{self.name} {what}", *("  " + line for line in tail)]))
+        """An error that says ``what`` happened to it, and what it and the others said last: often
+        it is another one's fault."""
+        lines = [f"{self.name} {what}"]
+        for log in [self.log, *sorted(set(self.log.parent.glob("*.log")) - {self.log})]:
+            tail = log.read_text("utf-8", "replace").splitlines()[-LOG_TAIL:]
+            lines += [f"  {log.stem}: {line}" for line in tail]
+        return ChildFailedError("\n".join(lines))
 
     def kill(self) -> None:
         """End it and its group at once. What is in sessions of their own below it, a sidecar and

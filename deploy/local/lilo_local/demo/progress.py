@@ -27,6 +27,15 @@ class _Tenant:
     """Of all its reports: their metrics merged."""
     shown: float = 0.0
 
+    def summary(self) -> str:
+        """Did it learn?"""
+        if not self.losses:
+            return "no step"
+        return (
+            f"{self.steps} steps, loss {self.losses[0]:.2f} to {self.losses[-1]:.2f}, "
+            f"{self.reports} timing reports"
+        )
+
 
 class Progress:
     """Hears every tenant's events; shows some of them."""
@@ -58,14 +67,9 @@ class Progress:
         return [Section(name, phases_of(tenant.totals)) for name, tenant in self._tenants.items()]
 
     def summary(self) -> None:
-        """One line for each tenant: did it learn?"""
+        """A line for each tenant: did it learn?"""
         for name, tenant in self._tenants.items():
-            if tenant.losses:
-                self._console.print(
-                    f"{name:{self._width}}  {tenant.steps} steps, loss "
-                    f"{tenant.losses[0]:.2f} -> {tenant.losses[-1]:.2f}, "
-                    f"{tenant.reports} timing reports"
-                )
+            self._console.print(f"{name:{self._width}}  {tenant.summary()}")
 
     def to_json(self) -> dict[str, Any]:
         """The table's figures for a program."""
@@ -90,8 +94,8 @@ class Progress:
         batch = metrics["lilo/forward_backward.execute.mean_batch"]
         self._console.print(
             f"{now - self._began:5.1f} s  {name:{self._width}}  step {tenant.steps:4d}  "
-            f"loss {tenant.losses[-1]:.2f}  this step: waited {duration(wait)} for its turn, "
-            f"ran {duration(execute)} in a batch of {batch:.0f}"
+            f"loss {tenant.losses[-1]:.2f}  waited {duration(wait)}, ran {duration(execute)}, "
+            f"batch of {batch:.1f}"
         )
 
 
@@ -106,4 +110,18 @@ def phases_of(metrics: Mapping[str, float]) -> dict[str, dict[str, float]]:
 
 
 def merged(earlier: Mapping[str, float], later: Mapping[str, float]) -> dict[str, float]:
-    raise NotImplementedError
+    """TEMP"""
+    out = {**earlier, **later}
+    for name, value in later.items():
+        stem, _, stat = name.rpartition(".")
+        if name in earlier and stat in ("count", "total_s"):
+            out[name] = earlier[name] + value
+        elif name in earlier and stat == "max_s":
+            out[name] = max(earlier[name], value)
+    for name in later:
+        stem, _, stat = name.rpartition(".")
+        if stat == "count" and name in earlier:
+            out[stem + ".mean_s"] = out[stem + ".total_s"] / out[name]
+            b = stem + ".mean_batch"
+            out[b] = (earlier[b] * earlier[name] + later[b] * later[name]) / out[name]
+    return out

@@ -14,13 +14,13 @@ from rich.console import Console
 from .deployment import Deployment
 from .processes import Inbox
 from .progress import Progress
-from .table import Section, closing_table
+from .table import closing_table
 
 TENANTS: Final[Mapping[str, tuple[str, ...]]] = {
-    # 2,048 tokens a step: the whole budget of a batch, so it never shares one.
+    # 2,048 tokens a pass: the whole budget of a batch, so it never shares one.
     "heavy": ("--sequences", "16", "--length", "128"),
-    "light": ("--sequences", "4", "--length", "64"),
-    "tiny": ("--sequences", "2", "--length", "64"),
+    "light": ("--sequences", "4", "--length", "64", "--accumulate", "3"),
+    "tiny": ("--sequences", "2", "--length", "64", "--accumulate", "3"),
 }
 """And the shape of their steps. The two small ones fit into one batch together."""
 GRACE: Final = 30.0
@@ -32,12 +32,12 @@ FRESH_TIMEOUT: Final = 15.0
 def run(options: argparse.Namespace, inbox: Inbox) -> None:
     """Start everything, let the tenants train, show the table, end everything. Raises
     `ChildFailedError` or `StoppedError`, after ending everything."""
-    console = Console(highlight=False)
+    console = Console(highlight=False, soft_wrap=True)
     trainer_options = () if options.observer is None else ("--observer", options.observer)
     began = time.monotonic()
     console.print(
-        f"starting {_plural(options.trainers, 'trainer')}, each with its sidecar and its torch "
-        "backend, and a control plane ..."
+        f"starting {_plural(options.trainers, 'trainer')}, with sidecar and torch backend, "
+        "and a control plane ..."
     )
     with Deployment(
         trainers=options.trainers,
@@ -50,9 +50,7 @@ def run(options: argparse.Namespace, inbox: Inbox) -> None:
         progress = Progress(console, TENANTS)
         _train(deployment, progress, options)
         aggregates = _aggregates(deployment)
-        sections = progress.sections()
-        sections += [Section(f"all on {name}", phases) for name, phases in aggregates.items()]
-        console.print(closing_table(sections))
+        console.print(closing_table(progress.sections()))
         progress.summary()
     console.print("everything has stopped")
     if options.json is not None:

@@ -6,21 +6,27 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from rich import box
 from rich.table import Table
 
 PARTS: Final = {
-    "queue_wait": "waited for its turn",
+    "queue_wait": "waited",
     "execute": "ran",
-    "capture": "weights copied",
-    "persist": "weights written",
+    "capture": "captured",
+    "persist": "written",
 }
-"""The phases of an operation, in the order they happen, and what they mean."""
-_WITH_BATCHES: Final = ("execute",)
+"""What becomes of a command, in the order it happens, in a word each."""
+_FIRST: Final = ("accept", "forward_backward", "optim_step", "forward")
+"""The operations of a training loop in the order it has them; others follow by name."""
+_CAPTION: Final = (
+    "Each command waited for its turn, then ran on the model; of saves, the weights were\n"
+    "captured from the model and written beside it. batch: commands in one pass over the model."
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """The rows of one tenant, or of a whole trainer."""
+    """The rows of one tenant."""
 
     title: str
     phases: Mapping[str, Mapping[str, float]]
@@ -31,29 +37,30 @@ def closing_table(sections: Sequence[Section]) -> Table:
     """A row for each phase of each section."""
     table = Table(
         title="Where the time went",
-        caption="batch factor: commands that ran together, in one pass over the model",
+        caption=_CAPTION,
+        caption_justify="left",
+        box=box.SIMPLE_HEAD,
+        pad_edge=False,
     )
-    table.add_column("tenant", style="bold")
-    table.add_column("operation")
-    table.add_column("phase")
-    for name in ("count", "mean", "max", "batch factor"):
-        table.add_column(name, justify="right")
+    table.add_column("tenant and operation", no_wrap=True)
+    table.add_column("phase", no_wrap=True)
+    for name in ("count", "mean", "max", "batch"):
+        table.add_column(name, justify="right", no_wrap=True)
     for section in sections:
-        title = section.title
-        operation_before = ""
+        table.add_row(f"[bold]{section.title}[/bold]")
+        before = ""
         for phase in sorted(section.phases, key=_order):
             operation, _, part = phase.rpartition(".")
             figures = section.phases[phase]
             table.add_row(
-                title,
-                "" if operation == operation_before else operation,
+                "" if operation == before else f"  {operation}",
                 PARTS.get(part, part),
                 f"{figures['count']:.0f}",
                 duration(figures["mean_s"]),
                 duration(figures["max_s"]),
-                f"{figures['mean_batch']:.2f}" if part in _WITH_BATCHES else "",
+                f"{figures['mean_batch']:.2f}" if part == "execute" else "",
             )
-            title, operation_before = "", operation
+            before = operation
         table.add_section()
     return table
 
@@ -63,7 +70,7 @@ def duration(seconds: float) -> str:
     return f"{seconds:.2f} s" if seconds >= 1 else f"{seconds * 1000:.1f} ms"
 
 
-def _order(phase: str) -> tuple[bool, str, int]:
+def _order(phase: str) -> tuple[int, str, int]:
     operation, _, part = phase.rpartition(".")
-    position = list(PARTS).index(part) if part in PARTS else len(PARTS)
-    return operation != "accept", operation, position
+    place = _FIRST.index(operation) if operation in _FIRST else len(_FIRST)
+    return place, operation, list(PARTS).index(part) if part in PARTS else len(PARTS)

@@ -26,7 +26,9 @@ class Plan:
     part: int
     parts: int
     sequences: int
-    """Of each step."""
+    """Of each pass."""
+    accumulate: int
+    """Passes before each optimizer step."""
     length: int
     """Tokens of a sequence."""
     learning_rate: float
@@ -53,14 +55,16 @@ def train(client: TrainingClient, plan: Plan, tell: Callable[..., None]) -> None
     step = 0
     while step < plan.steps and (step == 0 or time.monotonic() < deadline):
         step += 1
-        data = {"data": sampler.draw(plan.sequences)}
-        # Both are in the trainer's queue before the first one runs.
-        backward = client.submit("forward_backward", data)
+        # All of the step is in the trainer's queue before its first command has run.
+        passes = [
+            client.submit("forward_backward", {"data": sampler.draw(plan.sequences)})
+            for _ in range(plan.accumulate)
+        ]
         update = client.submit("optim_step", adam)
-        loss = client.result(backward)["loss"]
+        losses = [client.result(backward)["loss"] for backward in passes]
         client.result(update)
         lilo_timing.log_critical_path(model_id, step=step)
-        tell("tenant_step", step=step, loss=loss)
+        tell("tenant_step", step=step, loss=sum(losses) / len(losses))
         if step % EVALUATE_EVERY == 0:
             client.run("forward", {"data": evaluation})
         if step % SAVE_EVERY == 0:
