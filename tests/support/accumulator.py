@@ -6,15 +6,19 @@ from __future__ import annotations
 import json
 import os
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 FILE_VARIABLE = "ACCUMULATOR_DIRECTORY"
 """Where each trainer's figures go, in a file named after its process id."""
 
 
 class Accumulator:
-    """Counts, totals and maxima by model (and ``*``) and phase. Written at `close`."""
+    """Counts, totals and maxima by model (and ``*``) and phase. Written when a model goes, and at
+    `close`."""
 
     def __init__(self, directory: Path) -> None:
         self.file = directory / f"{os.getpid()}.json"
@@ -52,9 +56,11 @@ class Accumulator:
         self.waiting.pop(operation.request_id, None)
 
     def reuse(self, request_id: str) -> None: ...
-    def forget_model(self, model_id: str) -> None: ...
     def set_activity(self, lane: str, operation: Any) -> None: ...
     def state(self, model: Any, state: str, **detail: Any) -> None: ...
+
+    def forget_model(self, model_id: str) -> None:
+        self.close()
 
     def close(self) -> None:
         self.file.write_text(json.dumps(self.figures))
@@ -67,6 +73,44 @@ class Accumulator:
             sums["total_s"] += seconds
             sums["max_s"] = max(sums["max_s"], seconds)
             sums["batch"] += batch
+
+
+def read_all(directory: Path) -> dict[str, dict[str, dict[str, float]]]:
+    """What the accumulators of all trainers wrote: figures by model; ``*`` of all together."""
+    figures: dict[str, dict[str, dict[str, float]]] = {"*": {}}
+    for file in directory.glob("*.json"):
+        for model, phases in json.loads(file.read_text()).items():
+            for phase, sums in phases.items():
+                there = figures.setdefault(model, {}).setdefault(phase, dict.fromkeys(sums, 0))
+                for name, value in sums.items():
+                    there[name] = (
+                        max(there[name], value) if name == "max_s" else there[name] + value
+                    )
+    return figures
+
+
+def assert_agree(
+    product: Mapping[str, Mapping[str, float]],
+    accumulated: Mapping[str, Mapping[str, float]],
+    *,
+    answers: int = 1,
+) -> None:
+    """The product's figures of a model are those of the accumulator: the same phases, count for
+    count and batch for batch; executions, captures and persists to 1e-6 s for each of the
+    ``answers`` that were added up (each is rounded to 6 places); each wait to 1 ms, since the two
+    read the clock one after the other."""
+    assert product.keys() == accumulated.keys()
+    for phase, figures in product.items():
+        sums = accumulated[phase]
+        count = sums["count"]
+        assert figures["count"] == count, phase
+        assert figures["mean_batch"] == pytest.approx(sums["batch"] / count, abs=1e-5), phase
+        waited = phase.endswith(".queue_wait")
+        tolerance = 1e-3 * count if waited else 1e-6 * answers
+        assert figures["total_s"] == pytest.approx(sums["total_s"], abs=tolerance), phase
+        assert figures["mean_s"] == pytest.approx(sums["total_s"] / count, abs=1e-3), phase
+        tolerance = 5e-3 if waited else 1e-6
+        assert figures["max_s"] == pytest.approx(sums["max_s"], abs=tolerance), phase
 
 
 def from_environment() -> Accumulator:

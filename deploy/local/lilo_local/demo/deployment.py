@@ -63,6 +63,8 @@ class Deployment:
     def start(self, name: str, command: Sequence[str], **environment: str) -> Child:
         """One more process, ended with the rest."""
         log = self._directory / f"{name}.log"
+        # Libraries leave temporary files behind, torch's compiler a whole directory.
+        environment = {"TMPDIR": str(self._directory), **environment}
         child = Child(name, command, inbox=self.inbox, log=log, environment=environment)
         self.children[name] = child
         return child
