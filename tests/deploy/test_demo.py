@@ -85,7 +85,7 @@ def test_the_table_agrees_with_an_independent_accumulator(here: Path, tmp_path: 
     assert row.split()[-1] == "1.00"
 
 
-@pytest.mark.parametrize("moment", ["starting", "step    1"])
+@pytest.mark.parametrize("moment", ["starting", "step   1"])
 def test_an_interrupt_ends_everything(here: Path, moment: str) -> None:
     """Ctrl-C while it starts, or while the tenants train, leaves nothing running and no file."""
     with start(here, "--seconds", "30") as demo:

@@ -10,11 +10,10 @@ from typing import Any, Final
 from rich.console import Console
 
 from .table import Section, duration
+from .totals import Phases, added, phases_of
 
 SECONDS_PER_LINE: Final = 3.0
 """Between two lines of one tenant: each reports several times a second, and a reader cannot."""
-_PREFIX: Final = "lilo/"
-_STATS: Final = ("count", "total_s", "mean_s", "max_s", "mean_batch")
 
 
 @dataclass(slots=True)
@@ -23,8 +22,8 @@ class _Tenant:
     steps: int = 0
     losses: list[float] = field(default_factory=list)
     reports: int = 0
-    totals: dict[str, float] = field(default_factory=dict)
-    """Of all its reports: their metrics merged."""
+    phases: Phases = field(default_factory=dict)
+    """All its reports together."""
     shown: float = 0.0
 
     def summary(self) -> str:
@@ -59,12 +58,13 @@ class Progress:
                 tenant.losses.append(event["loss"])
             case "lilo_critical_path":
                 tenant.reports += 1
-                tenant.totals = merged(tenant.totals, event["metrics"])
-                self._show(source, tenant, event["metrics"])
+                phases = phases_of(event["metrics"])
+                tenant.phases = added(tenant.phases, phases)
+                self._show(source, tenant, phases)
 
     def sections(self) -> list[Section]:
         """The table's sections, one for each tenant."""
-        return [Section(name, phases_of(tenant.totals)) for name, tenant in self._tenants.items()]
+        return [Section(name, tenant.phases) for name, tenant in self._tenants.items()]
 
     def summary(self) -> None:
         """A line for each tenant: did it learn?"""
@@ -79,49 +79,20 @@ class Progress:
                 "steps": tenant.steps,
                 "losses": tenant.losses,
                 "reports": tenant.reports,
-                "phases": phases_of(tenant.totals),
+                "phases": tenant.phases,
             }
             for name, tenant in self._tenants.items()
         }
 
-    def _show(self, name: str, tenant: _Tenant, metrics: Mapping[str, float]) -> None:
+    def _show(self, name: str, tenant: _Tenant, phases: Phases) -> None:
         now = time.monotonic()
-        execute = metrics.get("lilo/forward_backward.execute.mean_s")
-        wait = metrics.get("lilo/forward_backward.queue_wait.mean_s")
-        if now - tenant.shown < SECONDS_PER_LINE or execute is None or wait is None:
+        waited = phases.get("forward_backward.queue_wait")
+        ran = phases.get("forward_backward.execute")
+        if waited is None or ran is None or now - tenant.shown < SECONDS_PER_LINE:
             return
         tenant.shown = now
-        batch = metrics["lilo/forward_backward.execute.mean_batch"]
         self._console.print(
-            f"{now - self._began:5.1f} s  {name:{self._width}}  step {tenant.steps:4d}  "
-            f"loss {tenant.losses[-1]:.2f}  waited {duration(wait)}, ran {duration(execute)}, "
-            f"batch of {batch:.1f}"
+            f"{now - self._began:5.1f} s  {name:{self._width}}  step {tenant.steps:3d}  "
+            f"loss {tenant.losses[-1]:.2f}  waited {duration(waited['mean_s'])}, "
+            f"ran {duration(ran['mean_s'])}, batch {ran['mean_batch']:.1f}"
         )
-
-
-def phases_of(metrics: Mapping[str, float]) -> dict[str, dict[str, float]]:
-    """The phases of a report's flat metrics, with their figures."""
-    phases: dict[str, dict[str, float]] = {}
-    for name, value in metrics.items():
-        phase, _, stat = name.removeprefix(_PREFIX).rpartition(".")
-        if stat in _STATS and f"{_PREFIX}{phase}.count" in metrics:
-            phases.setdefault(phase, {})[stat] = value
-    return phases
-
-
-def merged(earlier: Mapping[str, float], later: Mapping[str, float]) -> dict[str, float]:
-    """TEMP"""
-    out = {**earlier, **later}
-    for name, value in later.items():
-        stem, _, stat = name.rpartition(".")
-        if name in earlier and stat in ("count", "total_s"):
-            out[name] = earlier[name] + value
-        elif name in earlier and stat == "max_s":
-            out[name] = max(earlier[name], value)
-    for name in later:
-        stem, _, stat = name.rpartition(".")
-        if stat == "count" and name in earlier:
-            out[stem + ".mean_s"] = out[stem + ".total_s"] / out[name]
-            b = stem + ".mean_batch"
-            out[b] = (earlier[b] * earlier[name] + later[b] * later[name]) / out[name]
-    return out
