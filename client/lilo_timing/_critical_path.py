@@ -1,0 +1,206 @@
+"""What a training loop calls."""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import math
+import operator
+import os
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from ._fetch import fetch, timing_request
+from ._metrics import flatten
+from ._report import Order, Reporter
+from ._runs import SeveralRunsError, live_run
+from ._statistics import ReportingStatistics, counters
+from ._worker import Admission, Job, Worker
+from .errors import InvalidCallError
+
+if TYPE_CHECKING:
+    import httpx
+
+DEFAULT_TIMEOUT: Final = 10.0
+EXIT_TIMEOUT: Final = 1.0
+"""Seconds that the end of the process waits for reports in flight."""
+_STOP_TIMEOUT: Final = 0.5
+"""Seconds that it then waits for a report that is just being written."""
+
+
+def log_critical_path(
+    model_id: str,
+    *,
+    step: float | None = None,
+    base_url: str | None = None,
+    api_key: str | None = None,
+    reset: bool = True,
+    prefix: str = "lilo",
+    timeout: float = DEFAULT_TIMEOUT,
+    transport: httpx.BaseTransport | None = None,
+    background: bool = True,
+    run: Any = None,
+) -> Mapping[str, float] | None:
+    """Report where a model's time went since the last report: once per training step.
+
+    Goes to ``run``, or to the one live W&B run; without one, a JSON line on stdout. In a run,
+    metrics join the row that the loop commits next (``commit=False``), against their own x-axis
+    ``<prefix>/step``, which is ``step``, or the row's number without one. If several reports
+    come between two commits, the later carry the figures of the earlier.
+
+    Returns None at once and does everything else on a background thread; with
+    ``background=False`` waits and returns the metrics, or None if there are none. Never raises:
+    failures are counted (`reporting_statistics`), and logged as a warning once per kind. If a
+    report of the same model is in flight, this one is not made, and the next covers its time.
+
+    ``base_url`` and ``api_key`` default to ``TINKER_BASE_URL`` and ``TINKER_API_KEY``;
+    ``reset=False`` leaves the interval open; ``timeout`` is in seconds; ``transport`` is an
+    httpx transport to use in place of the network. Two models in one run need a ``prefix`` each.
+    """
+    try:
+        return _log(
+            model_id,
+            step=step,
+            prefix=prefix,
+            background=background,
+            run=run,
+            base_url=base_url,
+            api_key=api_key,
+            reset=reset,
+            timeout=timeout,
+            transport=transport,
+        )
+    except InvalidCallError as error:
+        counters.count("invalid")
+        counters.tell(type(error).__name__, f"timing is not logged: {error}")
+    except SeveralRunsError as error:
+        counters.count("ambiguous")
+        counters.tell("runs", f"timing is not logged: {error}; pass the one to log to as run=")
+    except Exception as error:  # noqa: BLE001 - a training loop never fails for its timing
+        counters.count("invalid")
+        counters.tell("unexpected", f"timing is not logged: {error!r:.200}", error)
+    return None
+
+
+def critical_path_metrics(
+    model_id: str,
+    *,
+    base_url: str | None = None,
+    api_key: str | None = None,
+    reset: bool = True,
+    prefix: str = "lilo",
+    timeout: float = DEFAULT_TIMEOUT,
+    transport: httpx.BaseTransport | None = None,
+) -> dict[str, float]:
+    """The metrics themselves, for a logger of any kind. Parameters as in `log_critical_path`.
+
+    Blocks. Raises a `TimingError`: see `lilo_timing.errors`.
+    """
+    request = timing_request(
+        model_id,
+        base_url=base_url,
+        api_key=api_key,
+        reset=reset,
+        timeout=timeout,
+        transport=transport,
+    )
+    prefix = _checked_prefix(prefix)
+    return flatten(fetch(request), prefix)
+
+
+def flush_critical_path(timeout: float = DEFAULT_TIMEOUT) -> bool:
+    """Wait for the reports in flight, at most ``timeout`` seconds; whether all are done. Call
+    it before `run.finish()`, so that the last report is in the run. Never raises."""
+    try:
+        return _process.worker.flush(max(0.0, float(timeout)))
+    except Exception as error:  # noqa: BLE001 - a training loop never fails for its timing
+        counters.tell("flush", f"reports were not waited for: {error!r:.200}", error)
+        return False
+
+
+def reporting_statistics() -> ReportingStatistics:
+    """What became of this process's reports so far."""
+    return counters.snapshot()
+
+
+def _log(
+    model_id: str,
+    *,
+    step: Any,
+    prefix: str,
+    background: bool,
+    run: Any,
+    **arguments: Any,
+) -> Mapping[str, float] | None:
+    request = timing_request(model_id, **arguments)
+    prefix = _checked_prefix(prefix)
+    if run is None:
+        run = live_run()
+    elif not callable(getattr(run, "log", None)):
+        raise InvalidCallError(f"run is {run!r:.80}; pass a W&B run")
+    order = Order(request, prefix, _plain(step), run)
+    process = _process  # a fork between here and the end must not mix two processes
+    made: list[Mapping[str, float] | None] = []
+    job = Job(
+        (request.base_url, request.model_id),
+        lambda: made.append(process.reporter.make(order)),
+    )
+    # One that waits for its metrics takes its turn after the one in flight.
+    admission = process.worker.submit(job, overlap=not background)
+    if admission is Admission.OVERLAPPING:
+        counters.count("overlapping")
+    elif admission is Admission.TURNED_AWAY:
+        counters.count("turned_away")
+        counters.tell("turned_away", "timing is not logged: too many models' reports are waiting")
+    elif not background:
+        job.done.wait()
+        return made[0] if made else None
+    return None
+
+
+def _checked_prefix(prefix: object) -> str:
+    name = prefix.rstrip("/") if isinstance(prefix, str) else ""
+    if not name or "*" in name:
+        raise InvalidCallError(f"prefix is {prefix!r:.80}; pass a name such as 'lilo'")
+    return name
+
+
+def _plain(step: Any) -> float | None:
+    """The step as a plain number, also from numpy's and torch's."""
+    if step is None:
+        return None
+    with contextlib.suppress(TypeError):
+        return int(operator.index(step))
+    try:
+        number = math.nan if isinstance(step, str) else float(step)
+    except (TypeError, ValueError):
+        number = math.nan
+    if not math.isfinite(number):
+        raise InvalidCallError(f"step is {step!r:.80}; pass a number, or None")
+    return number
+
+
+class _Process:
+    """What belongs to this process alone."""
+
+    def __init__(self) -> None:
+        self.worker = Worker()
+        self.reporter = Reporter()
+
+
+_process = _Process()
+
+
+def _after_fork() -> None:
+    global _process
+    _process = _Process()
+    counters.forget()
+
+
+def _at_exit() -> None:
+    _process.worker.close(EXIT_TIMEOUT)
+    _process.reporter.stop(_STOP_TIMEOUT)
+
+
+os.register_at_fork(after_in_child=_after_fork)
+atexit.register(_at_exit)

@@ -1,0 +1,188 @@
+"""One blocking read of a model's timing from a control plane."""
+
+from __future__ import annotations
+
+import math
+import os
+import threading
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final, NoReturn
+
+from ._answer import TimingAnswer, parse_answer
+from ._http import CONNECTION_IDLE, HEADERS, TIMING_PATH, json_object, quoted, read_bounded
+from .errors import (
+    BadRequestError,
+    InvalidCallError,
+    MissingBaseUrlError,
+    SlowAnswerError,
+    UnauthorizedError,
+    UnavailableError,
+    UnexpectedAnswerError,
+    UnknownModelError,
+)
+
+if TYPE_CHECKING:
+    import httpx
+
+BASE_URL_VARIABLE: Final = "TINKER_BASE_URL"
+API_KEY_VARIABLE: Final = "TINKER_API_KEY"
+API_KEY_HEADER: Final = "X-API-Key"
+
+
+@dataclass(frozen=True, slots=True)
+class TimingRequest:
+    """What to ask whom. Make one with `timing_request`, which checks."""
+
+    model_id: str
+    base_url: str
+    api_key: str | None = field(repr=False)
+    reset: bool
+    timeout: float
+    """Seconds, for connecting and for each wait for data."""
+    transport: httpx.BaseTransport | None
+
+
+def timing_request(
+    model_id: str,
+    *,
+    base_url: str | None,
+    api_key: str | None,
+    reset: bool,
+    timeout: float,
+    transport: httpx.BaseTransport | None,
+) -> TimingRequest:
+    """Fill in the environment's base URL and key. No I/O. Raises `InvalidCallError`."""
+    if not isinstance(model_id, str) or not model_id:
+        raise InvalidCallError(f"model_id is {model_id!r:.80}; pass the model's id, a string")
+    if base_url is None:
+        base_url = os.environ.get(BASE_URL_VARIABLE) or None
+    if base_url is None:
+        raise MissingBaseUrlError(
+            "there is no base URL to read the timing from; "
+            f"set {BASE_URL_VARIABLE} or pass base_url="
+        )
+    if not isinstance(base_url, str) or not base_url.startswith(("http://", "https://")):
+        raise InvalidCallError("base_url does not begin with http:// or https://")
+    if api_key is None:
+        api_key = os.environ.get(API_KEY_VARIABLE) or None
+    if api_key is not None and not (
+        isinstance(api_key, str) and api_key.isascii() and api_key.isprintable()
+    ):
+        raise InvalidCallError("api_key has characters that an HTTP header cannot carry")
+    if (
+        not isinstance(timeout, (int, float))
+        or not 0 < timeout <= threading.TIMEOUT_MAX
+        or math.isnan(timeout)
+    ):
+        raise InvalidCallError(f"timeout is {timeout!r:.80}; pass seconds, more than 0")
+    return TimingRequest(
+        model_id, base_url.rstrip("/"), api_key, bool(reset), float(timeout), transport
+    )
+
+
+def fetch(request: TimingRequest) -> TimingAnswer:
+    """Ask, check and take apart. Blocks. Raises an error of `errors`."""
+    import httpx
+
+    where = _where(request.base_url)
+    headers = dict(HEADERS)
+    if request.api_key is not None:
+        headers[API_KEY_HEADER] = request.api_key
+    params = {"model_id": request.model_id}
+    if request.reset:
+        params["reset"] = "true"
+    try:
+        with _client(request.transport).stream(
+            "GET",
+            request.base_url + TIMING_PATH,
+            params=params,
+            headers=headers,
+            timeout=request.timeout,
+        ) as response:
+            body = read_bounded(response)
+            status = response.status_code
+    # `from None` where httpx's own text could repeat what was passed to it.
+    except httpx.TimeoutException as error:
+        raise SlowAnswerError(f"{where} did not answer within {request.timeout:g} s") from error
+    except (httpx.InvalidURL, httpx.UnsupportedProtocol):
+        raise InvalidCallError(f"base_url is no URL that can be asked: {where}") from None
+    except httpx.HTTPError as error:
+        raise UnavailableError(f"{where} cannot be reached: {quoted(error)}") from error
+    if status != 200:
+        _refuse(status, body, where, request.model_id)
+    return parse_answer(json_object(body))
+
+
+def _refuse(status: int, body: bytes, where: str, model_id: str) -> NoReturn:
+    said = _message(body)
+    match status:
+        case 400:
+            raise BadRequestError(f"{where} refused the request: {said}")
+        case 401 | 403:
+            raise UnauthorizedError(
+                f"{where} refused the API key ({status}: {said}); "
+                f"set {API_KEY_VARIABLE} or pass api_key="
+            )
+        case 404:
+            raise UnknownModelError(
+                f"{where} knows no model {model_id!r:.80}, or has no {TIMING_PATH}: {said}"
+            )
+        case 502 | 503:
+            raise UnavailableError(f"{where} has no timing to give now ({status}: {said})")
+        case 504:
+            raise SlowAnswerError(f"{where} waited in vain for the timing: {said}")
+        case _:
+            raise UnexpectedAnswerError(f"{where} answered with status {status}: {said}")
+
+
+def _message(body: bytes) -> str:
+    """What an error answer says; ours have a ``message``."""
+    try:
+        message = json_object(body).get("message")
+    except UnexpectedAnswerError:
+        message = None
+    return quoted(message) if isinstance(message, str) else "no message"
+
+
+def _where(base_url: str) -> str:
+    """The base URL for messages, without a password in it and without a query."""
+    scheme, _, rest = base_url.partition("://")
+    return quoted(f"{scheme}://{rest.rpartition('@')[2].partition('?')[0]}")
+
+
+class _Connections:
+    """The one client of this process. A forked child makes its own: two processes must not
+    write on one connection."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._client: httpx.Client | None = None
+        self._inherited: httpx.Client | None = None
+
+    def client(self) -> httpx.Client:
+        import httpx
+
+        with self._lock:
+            if self._client is None:
+                limits = httpx.Limits(keepalive_expiry=CONNECTION_IDLE)
+                self._client = httpx.Client(limits=limits)
+            return self._client
+
+    def forget(self) -> None:
+        """After a fork, in the child: a fresh lock, since the one here may be held for ever, and
+        no client. The parent's is kept, unused: letting go of it would close its sockets."""
+        self._lock = threading.Lock()
+        self._inherited, self._client = self._client, None
+
+
+_connections = _Connections()
+os.register_at_fork(after_in_child=_connections.forget)
+
+
+def _client(transport: httpx.BaseTransport | None) -> httpx.Client:
+    import httpx
+
+    if transport is None:
+        return _connections.client()
+    # Never closed: closing it would close the caller's transport.
+    return httpx.Client(transport=transport, trust_env=False)

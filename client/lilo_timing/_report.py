@@ -1,0 +1,94 @@
+"""One report from its call to its end: fetched, then into the run or on stdout."""
+
+from __future__ import annotations
+
+import json
+import sys
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from ._fetch import TimingRequest, fetch
+from ._metrics import flatten
+from ._run_log import PrefixTakenError, Report, RunFinishedError, RunLogs
+from ._runs import Run
+from ._statistics import counters
+from .errors import TimingError
+
+EVENT: Final = "lilo_critical_path"
+_FINISHED: Final = (
+    "the W&B run was finished before its timing report came, which is dropped; "
+    "call flush_critical_path() before run.finish()"
+)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Order:
+    """A report to make. ``run`` is the caller's at the time of its call, whatever run is there
+    later; None is stdout."""
+
+    request: TimingRequest
+    prefix: str
+    step: float | None
+    run: Run | None
+
+
+class Reporter:
+    """Makes reports. One thread; `stop` may come from another."""
+
+    def __init__(self) -> None:
+        self._runs = RunLogs()
+        self._output = threading.Lock()
+        self._stopped = False
+
+    def make(self, order: Order) -> Mapping[str, float] | None:
+        """Make the report and count its outcome; the metrics, or None without any. Never
+        raises."""
+        try:
+            return self._make(order)
+        except RunFinishedError:
+            counters.count("unlogged")
+            counters.tell("finished", _FINISHED)
+        except PrefixTakenError as error:
+            counters.count("ambiguous")
+            counters.tell("prefix", f"timing is not logged: {error}")
+        except TimingError as error:
+            counters.count("failed")
+            counters.tell(type(error).__name__, f"timing was not fetched: {error}", error)
+        except Exception as error:  # noqa: BLE001 - from a run or a transport of any make
+            counters.count("unlogged")
+            counters.tell("unexpected", f"timing was not logged: {error!r:.200}", error)
+        return None
+
+    def _make(self, order: Order) -> Mapping[str, float] | None:
+        request, run = order.request, order.run
+        if run is not None:
+            # Before the fetch, which may end an interval that then has nowhere to go.
+            self._runs.check(run, order.prefix, request.model_id)
+        answer = fetch(request)
+        with self._output:
+            if self._stopped:
+                counters.count("unlogged")
+                return None
+            if run is None:
+                metrics: Mapping[str, float] = flatten(answer, order.prefix)
+                self._print(request.model_id, order.step, metrics)
+                counters.count("printed")
+            else:
+                report = Report(answer, order.step, request.reset)
+                metrics = self._runs.write(run, order.prefix, request.model_id, report)
+                counters.count("logged")
+        return metrics
+
+    def stop(self, timeout: float) -> None:
+        """Log and print nothing more: a daemon thread that writes while the interpreter ends
+        can bring it down. Waits ``timeout`` seconds for a writing under way."""
+        if self._output.acquire(timeout=timeout):
+            self._stopped = True
+            self._output.release()
+
+    def _print(self, model_id: str, step: float | None, metrics: Mapping[str, float]) -> None:
+        line = {"event": EVENT, "model_id": model_id, "step": step, "metrics": metrics}
+        sys.stdout.write(json.dumps(line) + "\n")
+        sys.stdout.flush()
