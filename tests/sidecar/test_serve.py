@@ -63,3 +63,40 @@ def test_part_that_fails_ends_the_daemon_in_good_order(
     assert not path.exists()
     assert f"{name} failed" in caplog.text
     assert "broken" in caplog.text
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_first_signal_drains_and_the_next_one_would_end_it_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    """What was sent is taken in first; meanwhile the system's own default is in place for both
+    signals, so that nothing can delay a second one."""
+    drained: list[Ingest] = []
+    drain = Ingest.drain
+
+    async def watched(self: Ingest, listener: socket.socket) -> None:
+        drained.append(self)
+        await drain(self, listener)
+
+    monkeypatch.setattr(Ingest, "drain", watched)
+    options = ServeOptions(
+        tmp_path / "timing.sock", socket.AF_INET, ("127.0.0.1", 0), 300.0, None, False
+    )
+    reading, writing = os.pipe()
+    lines = LineWriter(writing)
+
+    async def main() -> int:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(signal_when_ready)
+            return await Daemon(options).run(lines)
+
+    async def signal_when_ready() -> None:
+        await trio.lowlevel.wait_readable(reading)
+        os.kill(os.getpid(), number)
+
+    assert trio.run(main) == 0
+    assert len(drained) == 1
+    assert signal.getsignal(signal.SIGTERM) == signal.getsignal(signal.SIGINT) == signal.SIG_DFL
+    lines.close(10)
+    os.close(writing)
+    os.close(reading)

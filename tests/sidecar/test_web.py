@@ -115,6 +115,19 @@ def test_connections_are_bounded() -> None:
     run(act)
 
 
+def test_probe_that_says_nothing_is_let_go_of_at_once() -> None:
+    """However many look whether the port is open, there is room for who wants an answer."""
+
+    async def act(site: Site) -> None:
+        for _ in range(MAX_CONNECTIONS + 1):
+            await (await site.connect()).aclose()
+            await trio.testing.wait_all_tasks_blocked()
+        async with await site.connect() as stream:
+            assert await status(stream) == b"200"
+
+    run(act)
+
+
 def test_client_that_stops_sending_still_gets_its_answer() -> None:
     """A half-closed connection is answered, then ended."""
 
