@@ -19,7 +19,7 @@ def test_the_backend_ends_with_whoever_started_it(tmp_path: Path) -> None:
         assert process.stdout is not None
         ready = json.loads(process.stdout.readline())
         assert ready["event"] == "lilo_local_backend_ready"
-        with httpx.Client(base_url=ready["http"]) as client:
+        with httpx.Client(base_url=ready["http"], trust_env=False) as client:
             health = client.get("/healthz").json()
             assert health["status"] == "ok"
             assert health["model"]["vocabulary"] == 256

@@ -98,5 +98,5 @@ class Fleet:
         return self._placements[model_id].trainer.sidecar
 
     def _choose(self) -> Trainer:
-        chosen = least_waiting(self.poller.latest())
-        return self.trainers[chosen]
+        placed = {name: self.models_on(name) for name in self.trainers}
+        return self.trainers[least_waiting(self.poller.latest(), placed)]

@@ -63,8 +63,14 @@ class Deployment:
     def start(self, name: str, command: Sequence[str], **environment: str) -> Child:
         """One more process, ended with the rest."""
         log = self._directory / f"{name}.log"
-        # Libraries leave temporary files behind, torch's compiler a whole directory.
-        environment = {"TMPDIR": str(self._directory), **environment}
+        environment = {
+            # Libraries leave temporary files behind, torch's compiler a whole directory.
+            "TMPDIR": str(self._directory),
+            # They speak to each other on loopback alone, whatever proxy leads out of here.
+            "NO_PROXY": "127.0.0.1",
+            "no_proxy": "127.0.0.1",
+            **environment,
+        }
         child = Child(name, command, inbox=self.inbox, log=log, environment=environment)
         self.children[name] = child
         return child
