@@ -7,17 +7,21 @@ from typing import Any
 
 
 def tinker_tokens(payload: Any) -> float:
-    """The tokens of a Tinker payload: the ``length`` of each ``model_input`` in ``data``.
+    """The tokens of a Tinker payload: the ``length`` of each ``model_input`` in ``data``. One
+    for a payload without ``data``, such as an optimizer step's.
 
     Takes the service's objects and the same as parsed JSON; a ``length`` that is a method is
-    called. Raises whatever a payload of another shape leads to: the observer counts that, and
-    the command weighs one.
+    called. Raises whatever data of another shape leads to: the observer counts that, and the
+    command weighs one.
     """
-    return float(sum(_length(_get(datum, "model_input")) for datum in _get(payload, "data")))
+    data = _get(payload, "data")
+    if data is None:
+        return 1.0
+    return float(sum(_length(_get(datum, "model_input")) for datum in data))
 
 
 def _get(holder: Any, name: str) -> Any:
-    return holder[name] if isinstance(holder, Mapping) else getattr(holder, name)
+    return holder.get(name) if isinstance(holder, Mapping) else getattr(holder, name, None)
 
 
 def _length(model_input: Any) -> int:

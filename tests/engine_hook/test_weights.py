@@ -25,6 +25,9 @@ def test_tinker_payloads_weigh_their_tokens() -> None:
     assert tinker_tokens(JSON_PAYLOAD) == 700.0
     assert tinker_tokens(objects) == 15.0
     assert tinker_tokens({"data": []}) == 0.0
+    assert tinker_tokens({"adam_params": {}}) == tinker_tokens(object()) == 1.0, "no data: one"
+    with pytest.raises(TypeError):
+        tinker_tokens({"data": [{"model_input": {}}]})
 
 
 def test_weight_is_told_on_the_hooks_thread(tmp_path: Path) -> None:

@@ -13,6 +13,8 @@ from typing import Final
 import torch
 import trio
 
+from lilo_engine_hook.device import DeviceTimer
+
 from ..web import print_ready, serve_app, stop_on_signal
 from .adapters import AdapterHost
 from .server import Backend
@@ -36,8 +38,10 @@ async def serve(directory: Path, http: str) -> None:
         nursery.start_soon(_stop_with_parent, stop)
         host = AdapterHost()
         await trio.to_thread.run_sync(host.warm_up)
+        timer = DeviceTimer()
         async with trio.open_nursery() as serving:
-            url = await serving.start(serve_app, Backend(host, directory).app(), http, stop)
+            app = Backend(host, directory, timer).app()
+            url = await serving.start(serve_app, app, http, stop)
             print_ready("lilo_local_backend_ready", url)
         nursery.cancel_scope.cancel()
 

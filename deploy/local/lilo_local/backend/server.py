@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -12,6 +12,8 @@ from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.routing import Route
+
+from lilo_engine_hook.device import DeviceTimer
 
 from ..web import Problem, error_handlers, json_object
 from .adapters import AdamParameters, AdapterHost, BackendError
@@ -22,10 +24,14 @@ T = TypeVar("T")
 
 
 class Backend:
-    """Lets one operation at a time at the model, and writes captured weights beside it."""
+    """Lets one operation at a time at the model, and writes captured weights beside it. ``timer``
+    measures each of them on the device, if there is one."""
 
-    def __init__(self, host: AdapterHost, directory: Path) -> None:
+    def __init__(
+        self, host: AdapterHost, directory: Path, timer: DeviceTimer | None = None
+    ) -> None:
         self._host = host
+        self._timer = timer
         self._captures = Captures(host, directory)
         self._model_free = trio.Lock()
 
@@ -53,26 +59,28 @@ class Backend:
         return JSONResponse({"status": "ok", "model": model})
 
     async def create(self, body: dict[str, Any]) -> dict[str, Any]:
-        await self._at_model(partial(self._host.create, body["adapter"]))
+        await self._at_model("accept", [body["adapter"]], self._host.create, body["adapter"])
         return {}
 
     async def forward_backward(self, body: dict[str, Any]) -> dict[str, Any]:
-        results = await self._at_model(
-            partial(self._host.forward_backward, _commands(body["commands"]))
-        )
+        results = await self._batch("forward_backward", self._host.forward_backward, body)
         return {"results": [{"loss": r.loss, "tokens": r.tokens} for r in results]}
 
     async def forward(self, body: dict[str, Any]) -> dict[str, Any]:
-        results = await self._at_model(partial(self._host.forward, _commands(body["commands"])))
+        results = await self._batch("forward", self._host.forward, body)
         return {"results": [{"loss": r.loss, "tokens": r.tokens} for r in results]}
 
     async def optim_step(self, body: dict[str, Any]) -> dict[str, Any]:
         parameters = AdamParameters.of(body["adam_params"])
-        steps = await self._at_model(partial(self._host.optim_step, body["adapter"], parameters))
+        adapter = body["adapter"]
+        steps = await self._at_model(
+            "optim_step", [adapter], self._host.optim_step, adapter, parameters
+        )
         return {"step": steps}
 
     async def capture(self, body: dict[str, Any]) -> dict[str, Any]:
-        name = await self._at_model(partial(self._captures.capture, body["adapter"], body["kind"]))
+        adapter, kind = body["adapter"], body["kind"]
+        name = await self._at_model(kind, [adapter], self._captures.capture, adapter, kind)
         return {"capture": name}
 
     async def persist(self, body: dict[str, Any]) -> dict[str, Any]:
@@ -80,12 +88,25 @@ class Backend:
         return {"bytes": size}
 
     async def delete(self, body: dict[str, Any]) -> dict[str, Any]:
-        await self._at_model(partial(self._host.delete, body["adapter"]))
+        async with self._model_free:
+            await trio.to_thread.run_sync(self._host.delete, body["adapter"])
         return {}
 
-    async def _at_model(self, operation: Callable[[], T]) -> T:
+    async def _batch(
+        self, kind: str, operation: Callable[[list[Work]], list[T]], body: dict[str, Any]
+    ) -> list[T]:
+        work = _commands(body["commands"])
+        return await self._at_model(kind, [each.adapter for each in work], operation, work)
+
+    async def _at_model(
+        self, kind: str, adapters: list[str], operation: Callable[..., T], *arguments: Any
+    ) -> T:
+        def timed() -> T:
+            with self._timer.span(adapters, kind) if self._timer else nullcontext():
+                return operation(*arguments)
+
         async with self._model_free:
-            return await trio.to_thread.run_sync(operation)
+            return await trio.to_thread.run_sync(timed)
 
 
 def _endpoint(operation: Callable[[dict[str, Any]], Any]) -> Callable[[Request], Any]:

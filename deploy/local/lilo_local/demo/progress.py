@@ -10,7 +10,7 @@ from typing import Any, Final
 from rich.console import Console
 
 from .table import Section, duration
-from .totals import Phases, added, phases_of
+from .totals import Phases, added, parts_added, parts_of, phases_of
 
 SECONDS_PER_LINE: Final = 3.0
 """Between two lines of one tenant: each reports several times a second, and a reader cannot."""
@@ -24,6 +24,8 @@ class _Tenant:
     reports: int = 0
     phases: Phases = field(default_factory=dict)
     """All its reports together."""
+    parts: dict[str, float] = field(default_factory=dict)
+    """Where all of its time went."""
     shown: float = 0.0
 
     def summary(self) -> str:
@@ -60,11 +62,16 @@ class Progress:
                 tenant.reports += 1
                 phases = phases_of(event["metrics"])
                 tenant.phases = added(tenant.phases, phases)
+                tenant.parts = parts_added(tenant.parts, parts_of(event["metrics"]))
                 self._show(source, tenant, phases)
 
     def sections(self) -> list[Section]:
         """The table's sections, one for each tenant."""
         return [Section(name, tenant.phases) for name, tenant in self._tenants.items()]
+
+    def steps(self) -> dict[str, dict[str, float]]:
+        """The parts of each tenant's time."""
+        return {name: tenant.parts for name, tenant in self._tenants.items()}
 
     def summary(self) -> None:
         """A line for each tenant: did it learn?"""
@@ -80,6 +87,7 @@ class Progress:
                 "losses": tenant.losses,
                 "reports": tenant.reports,
                 "phases": tenant.phases,
+                "parts": tenant.parts,
             }
             for name, tenant in self._tenants.items()
         }

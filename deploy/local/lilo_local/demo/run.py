@@ -14,6 +14,7 @@ from rich.console import Console
 from .deployment import Deployment
 from .processes import Inbox
 from .progress import Progress
+from .steps import sentence, step_bars
 from .table import closing_table
 
 TENANTS: Final[Mapping[str, tuple[str, ...]]] = {
@@ -51,6 +52,10 @@ def run(options: argparse.Namespace, inbox: Inbox) -> None:
         _train(deployment, progress, options)
         aggregates = _aggregates(deployment)
         console.print(closing_table(progress.sections()))
+        console.print(step_bars(progress.steps()))
+        for name, parts in progress.steps().items():
+            console.print(sentence(name, parts))
+        console.print()
         progress.summary()
     console.print("everything has stopped")
     if options.json is not None:
@@ -88,7 +93,7 @@ def _aggregates(deployment: Deployment) -> dict[str, dict[str, Any]]:
     has looked again."""
     finished = time.monotonic()
     headers = {"X-API-Key": deployment.operator_key}
-    with httpx.Client(base_url=deployment.url, headers=headers) as client:
+    with httpx.Client(base_url=deployment.url, headers=headers, trust_env=False) as client:
         while True:
             answer = client.get("/api/v1/trainers").raise_for_status().json()
             trainers = answer["trainers"]

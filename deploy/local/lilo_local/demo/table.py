@@ -13,6 +13,7 @@ PARTS: Final = {
     "queue_wait": "waited",
     "execute": "ran",
     "capture": "captured",
+    "device": "on device",
     "persist": "written",
 }
 """What becomes of a command, in the order it happens, in a word each."""

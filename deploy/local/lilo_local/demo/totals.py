@@ -9,6 +9,16 @@ from typing import Final, TypeAlias
 PREFIX: Final = "lilo/"
 STATS: Final = ("count", "total_s", "mean_s", "max_s", "mean_batch")
 
+PARTS: Final = (
+    "mine_s",
+    "shared_batch_s",
+    "neighbors_s",
+    "overhead_s",
+    "persist_s",
+    "client_s",
+)
+"""Of a step: seconds that add up to its wall."""
+
 Phases: TypeAlias = dict[str, dict[str, float]]
 """The figures (`STATS`) by phase name, such as ``forward_backward.execute``."""
 
@@ -39,3 +49,13 @@ def added(earlier: Phases, later: Phases) -> Phases:
             "mean_batch": batches / count,
         }
     return together
+
+
+def parts_of(metrics: Mapping[str, float]) -> dict[str, float]:
+    """The parts of the step in a report's flat metrics, such as ``lilo/step.mine_s``."""
+    return {part: metrics.get(f"{PREFIX}step.{part}", 0.0) for part in PARTS}
+
+
+def parts_added(earlier: Mapping[str, float], later: Mapping[str, float]) -> dict[str, float]:
+    """The parts of two intervals that follow each other."""
+    return {part: earlier.get(part, 0.0) + later.get(part, 0.0) for part in PARTS}

@@ -14,7 +14,7 @@ from .backend import Backend, BackendFailureError
 from .errors import ConflictError, UnknownModelError
 from .futures import Future, Futures
 from .lanes import GpuLane
-from .operations import Kind, Limits, Operation, operation_of
+from .operations import Kind, Limits, Operation, operation_of, payload_tokens
 from .scheduler import Scheduler
 
 TOKEN_BUDGET: Final = 2048
@@ -53,7 +53,8 @@ class Engine:
     ) -> None:
         self._backend = backend
         self._limits = limits
-        self._observer = with_timing(observer, find_timing(observer) or TimingObserver())
+        timing = find_timing(observer) or TimingObserver(weigh=payload_tokens)
+        self._observer = with_timing(observer, timing)
         self._scheduler = Scheduler(token_budget)
         self._futures = Futures()
         self._models: dict[str, _Model] = {}

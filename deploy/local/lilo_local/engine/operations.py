@@ -90,6 +90,12 @@ def operation_of(
     return Operation(model_id, seq_id, checked, payload, tokens)
 
 
+def payload_tokens(payload: Any) -> float:
+    """What a command weighs within a batch: the tokens of its data, or one without any."""
+    data = payload.get("data", ())
+    return float(sum(len(datum["model_input"]["tokens"]) for datum in data) or 1)
+
+
 def _check_data(data: object, limits: Limits) -> int:
     if not isinstance(data, list) or not data:
         raise InvalidOperationError("payload.data must be a list of one sequence or more")
