@@ -8,8 +8,10 @@ import sys
 from pathlib import Path
 
 import httpx
+import pytest
 
 
+@pytest.mark.usefixtures("timing_socket")
 def test_the_backend_ends_with_whoever_started_it(tmp_path: Path) -> None:
     """It says when it is ready, answers /healthz, refuses nonsense in JSON, and ends when its
     standard input closes: so it cannot outlive a trainer that was killed."""

@@ -209,7 +209,8 @@ def test_without_its_key_or_token_nothing_answers(deployment: Deployment, alice:
     they live is open."""
     model_id = alice.client.model_id
     trainer = deployment.trainers["trainer-1"]
-    for key in ({}, {"X-API-Key": "wrong"}, {"X-API-Key": "\u00e9".encode()}):
+    keys: list[dict[bytes, bytes]] = [{}, {b"X-API-Key": b"wrong"}, {b"X-API-Key": b"\xc3\xa9"}]
+    for key in keys:
         for path in ("timing", "models", "trainers", "nothing"):
             answer = httpx.get(f"{deployment.url}/api/v1/{path}", headers=key)
             assert (answer.status_code, answer.json()["error"]) == (401, "unauthorized")

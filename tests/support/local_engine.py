@@ -10,6 +10,7 @@ from typing import Any
 import httpx
 import trio
 
+from lilo_engine_hook.device import DeviceTimer
 from lilo_local.backend.adapters import AdapterHost
 from lilo_local.backend.model import ModelShape
 from lilo_local.backend.server import Backend
@@ -95,7 +96,8 @@ class RunningEngine:
 @asynccontextmanager
 async def running_engine(directory: Path, **options: Any) -> AsyncIterator[RunningEngine]:
     """An `Engine` with ``options``, running. Its timing observer uses ``LILO_TIMING_SOCKET``."""
-    app = Backend(AdapterHost(TINY), directory).app()
+    timer = DeviceTimer()
+    app = Backend(AdapterHost(TINY), directory, timer).app()
     gate = Gate(httpx.ASGITransport(app=app))
     recorder = Recorder()
     async with httpx.AsyncClient(transport=gate, base_url="http://backend") as client:
@@ -109,6 +111,7 @@ async def running_engine(directory: Path, **options: Any) -> AsyncIterator[Runni
             finally:
                 nursery.cancel_scope.cancel()
         engine.observer.close()
+        timer.close()
 
 
 async def settled(future: Any, timeout: float = 10.0) -> dict[str, Any]:
