@@ -8,7 +8,7 @@ import math
 import operator
 import os
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, SupportsFloat, SupportsIndex
 
 from ._fetch import fetch, timing_request
 from ._metrics import flatten
@@ -31,7 +31,7 @@ _STOP_TIMEOUT: Final = 0.5
 def log_critical_path(
     model_id: str,
     *,
-    step: float | None = None,
+    step: SupportsIndex | SupportsFloat | None = None,
     base_url: str | None = None,
     api_key: str | None = None,
     reset: bool = True,

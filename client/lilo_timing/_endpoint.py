@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from ._http import CONNECTION_IDLE, HEADERS, TIMING_PATH
+from ._http import CONNECTION_IDLE, HEADERS, TIMING_PATH, is_header_value
 
 if TYPE_CHECKING:
     import httpx
@@ -22,8 +22,7 @@ class SidecarEndpoint:
     def __post_init__(self) -> None:
         if not self.url.startswith(("http://", "https://")):
             raise ValueError(f"url is {self.url!r:.200}; it begins with http:// or https://")
-        token = self.token
-        if token is not None and not (token.isascii() and token.isprintable() and token.strip()):
+        if self.token is not None and not is_header_value(self.token):
             raise ValueError("token has characters that an HTTP header cannot carry, or none")
 
     @property

@@ -9,12 +9,21 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NoReturn
 
 from ._answer import TimingAnswer, parse_answer
-from ._http import CONNECTION_IDLE, HEADERS, TIMING_PATH, json_object, quoted, read_bounded
+from ._http import (
+    CONNECTION_IDLE,
+    HEADERS,
+    TIMING_PATH,
+    is_header_value,
+    json_object,
+    quoted,
+    read_bounded,
+)
 from .errors import (
     BadRequestError,
     InvalidCallError,
     MissingBaseUrlError,
     SlowAnswerError,
+    TimingError,
     UnauthorizedError,
     UnavailableError,
     UnexpectedAnswerError,
@@ -52,22 +61,18 @@ def timing_request(
     transport: httpx.BaseTransport | None,
 ) -> TimingRequest:
     """Fill in the environment's base URL and key. No I/O. Raises `InvalidCallError`."""
-    if not isinstance(model_id, str) or not model_id:
+    if not isinstance(model_id, str) or not model_id or not _is_text(model_id):
         raise InvalidCallError(f"model_id is {model_id!r:.80}; pass the model's id, a string")
-    if base_url is None:
-        base_url = os.environ.get(BASE_URL_VARIABLE) or None
-    if base_url is None:
+    base_url = base_url or os.environ.get(BASE_URL_VARIABLE)
+    if not base_url:
         raise MissingBaseUrlError(
             "there is no base URL to read the timing from; "
             f"set {BASE_URL_VARIABLE} or pass base_url="
         )
     if not isinstance(base_url, str) or not base_url.startswith(("http://", "https://")):
         raise InvalidCallError("base_url does not begin with http:// or https://")
-    if api_key is None:
-        api_key = os.environ.get(API_KEY_VARIABLE) or None
-    if api_key is not None and not (
-        isinstance(api_key, str) and api_key.isascii() and api_key.isprintable()
-    ):
+    api_key = api_key or os.environ.get(API_KEY_VARIABLE) or None
+    if api_key is not None and not is_header_value(api_key):
         raise InvalidCallError("api_key has characters that an HTTP header cannot carry")
     if (
         not isinstance(timeout, (int, float))
@@ -104,13 +109,24 @@ def fetch(request: TimingRequest) -> TimingAnswer:
     # `from None` where httpx's own text could repeat what was passed to it.
     except httpx.TimeoutException as error:
         raise SlowAnswerError(f"{where} did not answer within {request.timeout:g} s") from error
-    except (httpx.InvalidURL, httpx.UnsupportedProtocol):
+    except (httpx.InvalidURL, httpx.UnsupportedProtocol, UnicodeError):  # no host's name
         raise InvalidCallError(f"base_url is no URL that can be asked: {where}") from None
-    except httpx.HTTPError as error:
-        raise UnavailableError(f"{where} cannot be reached: {quoted(error)}") from error
+    except TimingError:
+        raise
+    except Exception as error:  # with a transport of any make, anything
+        raise UnavailableError(f"{where} cannot be reached: {quoted(repr(error))}") from error
     if status != 200:
         _refuse(status, body, where, request.model_id)
     return parse_answer(json_object(body))
+
+
+def _is_text(model_id: str) -> bool:
+    """Whether it can be sent: a lone half of a surrogate pair cannot."""
+    try:
+        model_id.encode()
+    except UnicodeError:
+        return False
+    return True
 
 
 def _refuse(status: int, body: bytes, where: str, model_id: str) -> NoReturn:

@@ -68,7 +68,7 @@ async def relay(
         ) from None
     except UnexpectedAnswerError as error:
         raise _bad_answer(error) from None
-    except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:
+    except (httpx.HTTPError, httpx.InvalidURL, OSError, UnicodeError) as error:
         raise RelayError(
             503, "sidecar_unreachable", "the sidecar cannot be reached; try again later"
         ) from error

@@ -1,0 +1,30 @@
+"""Every test finds a client that has reported nothing yet, in no W&B run, with no settings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+import lilo_timing
+from lilo_timing import _critical_path, _statistics
+from support.timing_server import TIMEOUT, TimingServer, timing_server
+
+
+@pytest.fixture(autouse=True)
+def _fresh_client(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.delenv("TINKER_BASE_URL", raising=False)
+    monkeypatch.delenv("TINKER_API_KEY", raising=False)
+    monkeypatch.setattr(_critical_path, "_process", _critical_path._Process())
+    # The one object that all modules share, so its inside is set back.
+    monkeypatch.setattr(_statistics.counters, "_counts", lilo_timing.ReportingStatistics())
+    monkeypatch.setattr(_statistics.counters, "_said", set())
+    yield
+    assert lilo_timing.flush_critical_path(TIMEOUT)
+
+
+@pytest.fixture
+def server() -> Iterator[TimingServer]:
+    """Answers everybody with the same timing until told otherwise."""
+    with timing_server() as server:
+        yield server
