@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from .processes import Child, Inbox, stop_all
+from .processes import STOP_TIMEOUT, Child, ChildFailedError, Inbox, stop_all
 
 START_TIMEOUT: Final = 60.0
 """Seconds until everything answers: importing torch takes a few, on a cold disk many."""
@@ -24,7 +24,8 @@ _CONTROL_PLANE_READY: Final = "lilo_local_control_plane_ready"
 class Deployment:
     """A context manager: everything runs inside, nothing is left after it, not even files.
 
-    Entering raises `ChildFailedError`, or `StoppedError` when the inbox says so.
+    Entering raises `ChildFailedError`, or `StoppedError` when the inbox says so. Leaving raises
+    `ChildFailedError` if a process did not end by itself and had to be killed.
     """
 
     def __init__(
@@ -57,8 +58,12 @@ class Deployment:
             raise
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self.stop()
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
+        killed = self.stop()
+        if killed and not isinstance(error, ChildFailedError):
+            raise ChildFailedError(
+                f"{', '.join(killed)} did not end within {STOP_TIMEOUT:.0f} s and had to be killed"
+            )
 
     def start(self, name: str, command: Sequence[str], **environment: str) -> Child:
         """One more process, ended with the rest."""
@@ -84,14 +89,14 @@ class Deployment:
             TINKER_API_KEY=self.tenant_keys[name],
         )
 
-    def stop(self) -> None:
-        """End everything, those first that use the others."""
+    def stop(self) -> list[str]:
+        """End everything, those first that use the others; the names of what was killed."""
         trainers = [child for name, child in self.children.items() if name in self.trainers]
         others = [child for name, child in self.children.items() if name not in self.trainers]
-        stop_all(others[::-1])
-        stop_all(trainers)
+        killed = stop_all(others[::-1]) + stop_all(trainers)
         self.children.clear()
         shutil.rmtree(self._directory, ignore_errors=True)
+        return killed
 
     def _start(self) -> None:
         deadline = time.monotonic() + START_TIMEOUT
