@@ -4,6 +4,9 @@
 # Set-up happens by itself the first time and after the lock changes. To take torch from an index
 # of CPU builds, set PIP_EXTRA_INDEX_URL to it (see README, "If the install is large").
 
+SHELL := bash
+.SHELLFLAGS := -o pipefail -c
+
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -34,7 +37,9 @@ $(READY): requirements.lock pyproject.toml
 	@echo "Setting up $(VENV), once; torch makes it about 1 GB"
 	@$(PYTHON) -m venv $(VENV)
 	@echo "[1/2] the pinned packages of requirements.lock"
-	@$(BIN)/python -m pip install --disable-pip-version-check --progress-bar on -r requirements.lock
+	@$(BIN)/python -m pip install --disable-pip-version-check --progress-bar off -r requirements.lock \
+	    | awk '/^Collecting/ { printf "\r      %d found", ++n; fflush() } \
+	           /^Installing/ { print "; installing them takes a minute"; fflush() }'
 	@echo "[2/2] lilo-timing itself"
 	@$(BIN)/python -m pip install --disable-pip-version-check --quiet --no-deps --no-build-isolation --editable .
 	@touch $@
