@@ -22,8 +22,9 @@ if TYPE_CHECKING:
     import httpx
 
 DEFAULT_TIMEOUT: Final = 10.0
-EXIT_TIMEOUT: Final = 1.0
-"""Seconds that the end of the process waits for reports in flight."""
+EXIT_TIMEOUT: Final = 2.0
+"""Seconds that the end of the process waits for reports in flight. With what else there is to do
+then, it stays under 3 s."""
 _STOP_TIMEOUT: Final = 0.5
 """Seconds that it then waits for a report that is just being written."""
 

@@ -30,16 +30,28 @@ def read_bounded(response: httpx.Response) -> bytes:
     check_encoding(response)
     body = bytearray()
     for part in response.iter_bytes():
-        extend_bounded(body, part)
+        if len(body) + len(part) > MAX_ANSWER:
+            raise _too_large()
+        body += part
     return bytes(body)
 
 
 async def aread_bounded(response: httpx.Response) -> bytes:
     """`read_bounded` for an asynchronous client."""
+    import anyio
+
     check_encoding(response)
     body = bytearray()
-    async for part in response.aiter_bytes():
-        extend_bounded(body, part)
+    # Leaving the loop would leave httpx's generators suspended, about which trio warns. A
+    # cancelled read ends all of them.
+    with anyio.CancelScope() as reading:
+        async for part in response.aiter_bytes():
+            if reading.cancel_called or len(body) + len(part) > MAX_ANSWER:
+                reading.cancel()
+            else:
+                body += part
+    if reading.cancel_called:
+        raise _too_large()
     return bytes(body)
 
 
@@ -49,11 +61,8 @@ def check_encoding(response: httpx.Response) -> None:
         raise UnexpectedAnswerError("the answer is compressed, which was not asked for")
 
 
-def extend_bounded(body: bytearray, part: bytes) -> None:
-    """Append, unless that goes past MAX_ANSWER."""
-    if len(body) + len(part) > MAX_ANSWER:
-        raise UnexpectedAnswerError(f"the answer is over {MAX_ANSWER} bytes")
-    body += part
+def _too_large() -> UnexpectedAnswerError:
+    return UnexpectedAnswerError(f"the answer is over {MAX_ANSWER} bytes")
 
 
 def json_object(body: bytes) -> dict[str, Any]:

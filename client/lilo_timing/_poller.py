@@ -5,9 +5,7 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Mapping
-from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from ._answer import parse_answer
@@ -78,30 +76,26 @@ class TimingPoller:
         self._trainers: dict[str, _Trainer] = {}
         self._tasks: anyio.abc.TaskGroup | None = None
         self._client: httpx.AsyncClient | None = None
-        self._stack = AsyncExitStack()
 
     async def __aenter__(self) -> Self:
         import anyio
 
-        async with AsyncExitStack() as stack:
-            self._client = await stack.enter_async_context(sidecar_client())
-            self._tasks = await stack.enter_async_context(anyio.create_task_group())
-            stack.callback(self._tasks.cancel_scope.cancel)
-            self._stack = stack.pop_all()
+        self._client = sidecar_client()
+        self._tasks = await anyio.create_task_group().__aenter__()
         for name, endpoint in list(self._before_entry.items()):
             self._start(name, endpoint)
         return self
 
-    async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> bool | None:
+    async def __aexit__(self, *exc_info: object) -> None:
+        assert self._tasks is not None  # noqa: S101 - it was entered
+        assert self._client is not None  # noqa: S101
+        self._tasks.cancel_scope.cancel()
         try:
-            return await self._stack.__aexit__(exc_type, exc, traceback)
+            # Without the body's exception, which would come back as a group: it is no task's.
+            await self._tasks.__aexit__(None, None, None)
         finally:
             self._tasks = None
+            await self._client.aclose()
 
     def add(self, name: str, endpoint: SidecarEndpoint) -> None:
         """Poll one more; under a name that is there, in its place, with nothing known of it."""

@@ -40,7 +40,7 @@ async def relay(
     endpoint: SidecarEndpoint,
     method: str,
     params: Mapping[str, str],
-    timeout: float = RELAY_TIMEOUT,
+    timeout: float,
 ) -> Relayed:
     """Ask the sidecar: ``method`` is GET or HEAD, ``timeout`` is in seconds for all of it.
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import TYPE_CHECKING
 
 from ._endpoint import SidecarEndpoint, sidecar_client
 from ._http import TIMING_PATH, quoted
 from ._query import RefusedQueryError, relayed_query
-from ._relay import RelayError, relay
+from ._relay import RELAY_TIMEOUT, RelayError, relay
 
 if TYPE_CHECKING:
     import httpx
@@ -37,10 +37,9 @@ def timing_routes(
     | 503, 504 | the sidecar cannot be reached, or takes longer than 5 s                  |
 
     All as ``{"error", "message"}``, and never from a cache; other 4xx answers of the sidecar are
-    relayed as they are. HEAD resets nothing. Connections are reused. Routes have no lifespan, so
-    the connections of the default client are closed when their sidecar closes them (after 30 s
-    without a request) or the process ends; pass a ``client`` of your own to close it yourself.
-    It should have ``trust_env=False`` and no headers of its own.
+    relayed as they are. HEAD resets nothing. Connections are reused and, routes having no
+    lifespan, closed at the end of the event loop; pass a ``client`` of your own to close them
+    earlier. It should have ``trust_env=False`` and no headers of its own.
     """
     from anyio.lowlevel import RunVar
     from starlette.responses import JSONResponse, Response
@@ -48,16 +47,19 @@ def timing_routes(
 
     never_stored = {"Cache-Control": "no-store"}
     # Connections belong to one event loop; a process may run several after each other.
-    own_client: RunVar[httpx.AsyncClient] = RunVar("lilo_timing_client")
+    own: RunVar[tuple[httpx.AsyncClient, object]] = RunVar("lilo_timing_client")
 
-    def current_client() -> httpx.AsyncClient:
+    async def current_client() -> httpx.AsyncClient:
         if client is not None:
             return client
-        current = own_client.get(None)
+        current = own.get(None)
         if current is None:
-            current = sidecar_client()
-            own_client.set(current)
-        return current
+            made = sidecar_client()
+            closing = _close_at_end(made)
+            own.set((made, closing))
+            await anext(closing)
+            return made
+        return current[0]
 
     def refusal(status: int, code: str, message: str) -> Response:
         return JSONResponse({"error": code, "message": message}, status, headers=never_stored)
@@ -66,7 +68,9 @@ def timing_routes(
         try:
             params = relayed_query(request.scope["query_string"])
             endpoint = await _endpoint_of(engine_for, params["model_id"])
-            relayed = await relay(current_client(), endpoint, request.method, params)
+            relayed = await relay(
+                await current_client(), endpoint, request.method, params, RELAY_TIMEOUT
+            )
         except (RefusedQueryError, RelayError) as error:
             return refusal(error.status, error.code, str(error))
         return Response(relayed.body, relayed.status, never_stored, "application/json")
@@ -82,3 +86,12 @@ async def _endpoint_of(engine_for: EngineFor, model_id: str) -> SidecarEndpoint:
     if endpoint is None:
         raise RelayError(404, "unknown_model", f"there is no model '{quoted(model_id)}'")
     return endpoint
+
+
+async def _close_at_end(client: httpx.AsyncClient) -> AsyncGenerator[None, None]:
+    """asyncio and trio finish suspended generators when the event loop ends: the only end that
+    routes, which have no lifespan, get to see."""
+    try:
+        yield
+    finally:
+        await client.aclose()

@@ -1,0 +1,112 @@
+"""Reports at the end of a process, and across a fork: real processes."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from typing import IO, Any
+
+from lilo_timing._critical_path import EXIT_TIMEOUT
+from support.timing_server import TIMEOUT, Answer, Request, TimingServer, silent_server
+
+GONE_WITHIN = 3.0
+"""Seconds that the end of a process may take for a report; a promise."""
+
+
+def start(code: str, *arguments: str) -> subprocess.Popen[str]:
+    """A process that runs ``code`` with this package and nothing else imported."""
+    return subprocess.Popen(
+        [sys.executable, "-W", "error", "-c", f"import lilo_timing, os, sys\n{code}", *arguments],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def ended(process: subprocess.Popen[str]) -> list[Any]:
+    """Wait for a good end; the JSON lines on stdout."""
+    out, err = process.communicate(timeout=TIMEOUT)
+    assert (process.returncode, err) == (0, "")
+    return [json.loads(line) for line in out.splitlines()]
+
+
+def stream(pipe: IO[str] | None) -> IO[str]:
+    assert pipe is not None
+    return pipe
+
+
+def test_a_server_that_says_nothing_does_not_hold_the_process() -> None:
+    """With a report in flight, after a flush of 2 s or without one, the process is gone within
+    3 s, quietly."""
+    code = """
+lilo_timing.log_critical_path("m", base_url=sys.argv[1], timeout=60)
+print("ready", flush=True)
+"""
+    flush = "lilo_timing.flush_critical_path(2.0)"
+    with silent_server() as url:
+        processes = [start(code, url), start(code + flush, url)]
+        for process in processes:
+            assert stream(process.stdout).readline() == "ready\n"
+        began = time.monotonic()
+        for process in processes:
+            assert process.wait(TIMEOUT) == 0
+            assert time.monotonic() - began < GONE_WITHIN
+            assert process.communicate()[1] == ""
+    assert EXIT_TIMEOUT < GONE_WITHIN
+
+
+def test_the_end_of_a_process_waits_for_a_report_that_comes_soon(server: TimingServer) -> None:
+    """A loop that ends right after its last report loses nothing, without a flush. Reports bring
+    neither wandb nor a server's packages along (httpx itself looks for trio)."""
+    code = """
+lilo_timing.log_critical_path("m", step=8, base_url=sys.argv[1], background=False)
+print([name for name in ("wandb", "starlette") if name in sys.modules])
+lilo_timing.log_critical_path("m", step=9, base_url=sys.argv[1])
+"""
+    first, loaded, last = ended(start(code, server.url))
+    assert (first["step"], loaded, last["step"]) == (8, [], 9)
+
+
+def test_a_forked_child_reports_for_itself(server: TimingServer) -> None:
+    """While the parent's report is in flight, its child reports the same model over a connection
+    of its own, on a thread of its own, with counts of its own; the parent goes on over the
+    connection that it had."""
+    code = """
+def report(step, **arguments):
+    lilo_timing.log_critical_path("m", step=step, base_url=sys.argv[1], **arguments)
+
+report(1, background=False)
+report(2)
+sys.stdin.readline()
+if not (child := os.fork()):
+    assert lilo_timing.flush_critical_path(0)
+    assert lilo_timing.reporting_statistics() == lilo_timing.ReportingStatistics()
+    report(3)
+    assert lilo_timing.flush_critical_path()
+    assert lilo_timing.reporting_statistics().printed == 1
+    os._exit(0)
+assert os.waitpid(child, 0)[1] == 0
+assert lilo_timing.flush_critical_path()
+report(4, background=False)
+"""
+    answering = server.answering
+
+    def second_after_third(request: Request) -> Answer:
+        """The parent's report is in flight until the child's has come."""
+        if request is server.wait_for(2):
+            server.wait_for(3)
+        return answering(request)
+
+    server.answering = lambda request: (
+        answering(request) if len(server.requests) == 1 else second_after_third(request)
+    )
+    process = start(code, server.url)
+    server.wait_for(2)
+    out, err = process.communicate("go on\n", timeout=TIMEOUT)
+    assert (process.returncode, err) == (0, "")
+    assert sorted(json.loads(line)["step"] for line in out.splitlines()) == [1, 2, 3, 4]
+    first, second, childs, last = (request.connection for request in server.requests)
+    assert first == second == last != childs
