@@ -34,6 +34,7 @@ class EventQueue:
 
     __slots__ = (
         "_names",
+        "_reason",
         "_warned",
         "_weigh",
         "closed",
@@ -58,6 +59,7 @@ class EventQueue:
         """Commands that ``weigh`` failed for; they weigh one."""
         self._weigh = weigh
         self._names = wire.NameBudget()
+        self._reason: object = None
         self._warned = False
 
     def take(self, held_events: int, byte_limit: int) -> list[bytes]:
@@ -89,15 +91,22 @@ class EventQueue:
         return packed
 
     def reject(self, reason: object) -> None:
-        """Count a call that makes no event; the first one is logged."""
+        """Count a call that makes no event. Any thread; the reason of the first one is kept for
+        the sender's thread to log, since a log may block."""
         self.rejected.add()
-        if not self._warned:
+        if not self._warned and self._reason is None:
+            self._reason = reason
+
+    def explain(self) -> None:
+        """The sender's thread: log the first rejection there was."""
+        if self._reason is not None and not self._warned:
             self._warned = True
             _log.warning(
                 "an observer call was rejected: %s; "
                 "further ones are only counted (delivery.rejected in the timing answer)",
-                str(reason)[:300],
+                _text(self._reason),
             )
+            self._reason = None  # an exception holds on to what its frames hold
 
     def _checked(self, item: Item) -> wire.Event:
         kind, *fields = item
@@ -115,7 +124,15 @@ class EventQueue:
                 _log.warning(
                     "weighing a payload failed: %s; such commands weigh one and are counted "
                     "(delivery.unweighed in the timing answer)",
-                    str(error)[:300],
+                    _text(error),
                 )
             self.unweighed += 1
             return None
+
+
+def _text(reason: object) -> str:
+    """What to log of it, whatever it is."""
+    try:
+        return str(reason)[:300]
+    except Exception:  # noqa: BLE001 - an engine's own exception
+        return type(reason).__name__

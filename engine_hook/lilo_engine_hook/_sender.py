@@ -119,6 +119,7 @@ class Sender:
         if byte_limit > 0:
             packed = self._queue.take(self._outbox.events, byte_limit)
             self._outbox.add(packed, self._totals())
+        self._queue.explain()
 
     def _deliver(self, until: float) -> None:
         """Send and receive until the next look into the queue is due."""

@@ -214,6 +214,32 @@ def test_bad_calls_are_counted_and_never_raise(
     assert len(warnings[0].getMessage()) < 500
 
 
+def test_nothing_is_logged_on_the_engines_thread(
+    far: Receiver, observer: TimingObserver, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A log handler may block: what goes wrong is said by the hook's own thread."""
+
+    class SilentError(Exception):
+        """Does not even say what it is."""
+
+        def __str__(self) -> str:
+            raise RuntimeError
+
+    class Operationless:
+        """Has none of an operation's attributes."""
+
+        def __getattr__(self, name: str) -> Any:
+            raise SilentError
+
+    observer.begin(Operationless())
+    observer.span(None, "x", "gpu", 1.0, 2.0)  # type: ignore[arg-type]
+    observer.reuse(None)  # type: ignore[arg-type]
+    observer.register_model("m")
+    far.wait_for(lambda: far.rejected == 3 and len(far.events) == 1)
+    (record,) = caplog.records
+    assert record.threadName == "lilo-timing"
+
+
 def test_device_tensors_are_refused_unread(far: Receiver, observer: TimingObserver) -> None:
     """Reading a number off a device synchronises it: such an object is rejected, not read."""
 
