@@ -3,6 +3,7 @@ nobody else anything."""
 
 from __future__ import annotations
 
+import contextlib
 import socket
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -262,14 +263,13 @@ def test_bad_request_ends_at_most_its_connection(
     with socket.create_connection(address) as other:
         other.sendall(b"GET /heal")
         with socket.create_connection(address) as hostile:
-            hostile.sendall(BAD_REQUESTS[name])
-            hostile.shutdown(socket.SHUT_WR)
             hostile.settimeout(20)
-            try:
+            # The server may hang up at any point of it: in the middle of sending, too.
+            with contextlib.suppress(OSError):
+                hostile.sendall(BAD_REQUESTS[name])
+                hostile.shutdown(socket.SHUT_WR)
                 while hostile.recv(65536):
                     pass
-            except ConnectionResetError:
-                pass
         other.sendall(b"thz HTTP/1.1\r\nhost: x\r\n\r\n")
         other.settimeout(20)
         assert other.recv(65536).startswith(b"HTTP/1.1 200 ")
