@@ -71,14 +71,20 @@ class TimingObserver(Producer):
     def register_model(self, model_id: str, spec: object = None) -> None:
         """A model was asked for. Its wait until the ``accept`` span starts here."""
         queue = self._queue
-        if len(queue.items) < queue.room or self._admit():
-            queue.items.append((wire.Register, self._clock(), model_id))
+        try:
+            if len(queue.items) < queue.room or self._admit():
+                queue.items.append((wire.Register, self._clock(), model_id))
+        except Exception as error:  # noqa: BLE001
+            queue.reject(error)
 
     def forget_model(self, model_id: str) -> None:
         """A model is gone; the sidecar lets go of all it holds for it."""
         queue = self._queue
-        if len(queue.items) < queue.room or self._admit():
-            queue.items.append((wire.Forget, self._clock(), model_id))
+        try:
+            if len(queue.items) < queue.room or self._admit():
+                queue.items.append((wire.Forget, self._clock(), model_id))
+        except Exception as error:  # noqa: BLE001
+            queue.reject(error)
 
     def begin(self, operation: Operation) -> None:
         """A command was submitted: its queue wait starts now."""
@@ -102,7 +108,7 @@ class TimingObserver(Producer):
     def reuse(self, request_id: str) -> None:
         """A submission was repeated and joins the command that is there: nothing to tell, since
         a command's wait is counted from its first submission."""
-        if not isinstance(request_id, str):
+        if type(request_id) is not str:
             self._queue.reject("reuse() takes a request id, a string")
 
     def finish(self, operation: Operation, state: object) -> None:
@@ -204,5 +210,8 @@ class TimingObserver(Producer):
 
     def _milestone(self, name: str) -> None:
         queue = self._queue
-        if len(queue.items) < queue.room or self._admit():
-            queue.items.append((wire.Gauge, self._clock(), name))
+        try:
+            if len(queue.items) < queue.room or self._admit():
+                queue.items.append((wire.Gauge, self._clock(), name))
+        except Exception as error:  # noqa: BLE001
+            queue.reject(error)

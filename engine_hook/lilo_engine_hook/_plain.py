@@ -11,22 +11,27 @@ _PLAIN = frozenset({str, int, float, bool, type(None)})
 
 
 def plain(value: object) -> object:
-    """``value`` as a plain str, int, float, bool, None or tuple where it is one by its type;
-    anything else unchanged, to be refused by the field checks.
+    """``value`` as a plain str, int, float, bool, None, or a tuple of such, where it is one by
+    its type; anything else unchanged, to be refused by the field checks. A list within a list
+    is left alone: events have none, and a deep one would take for ever.
 
     A device tensor is none of these on purpose: converting it would synchronise the device.
     """
+    if isinstance(value, (tuple, list)):
+        return tuple(_scalar(item) for item in value)
+    return _scalar(value)
+
+
+def _scalar(value: object) -> object:
     if type(value) in _PLAIN:
         return value
-    if isinstance(value, (tuple, list)):
-        return tuple(plain(item) for item in value)
     if isinstance(value, enum.Enum):
-        return plain(value.value)
+        value = value.value
     if isinstance(value, str):
         return str.__str__(value)
-    if isinstance(value, numbers.Integral):
+    if isinstance(value, numbers.Integral) and not isinstance(value, bool):
         return int(value)
-    if isinstance(value, numbers.Real):
+    if isinstance(value, numbers.Real) and not isinstance(value, bool):
         return float(value)
     return value
 

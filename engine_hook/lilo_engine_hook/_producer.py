@@ -40,7 +40,7 @@ class Producer:
     ) -> None:
         """``resolve`` is called on the sender's thread before it looks into the queue; it
         returns how many events are still to come from what was reported."""
-        self._path = os.fspath(socket_path) if socket_path is not None else default_socket_path()
+        self._path = ""
         self._role = role
         self._resolve = resolve
         self._boot_id = new_boot_id()
@@ -49,7 +49,7 @@ class Producer:
         self._queue = EventQueue(weigh)
         self._sender: Sender | None = None
         self._starting = threading.Lock()
-        self._startable = self._can_work()
+        self._startable = self._can_work(socket_path)
         if self._startable:
             self._start()
 
@@ -73,11 +73,16 @@ class Producer:
         self._queue.dropped.add()
         return False
 
-    def _can_work(self) -> bool:
+    def _can_work(self, socket_path: str | os.PathLike[str] | None) -> bool:
         if is_secondary_rank():
             _log.info("lilo timing: RANK is not 0, so rank 0 reports for this job")
             return False
-        size = len(os.fsencode(self._path))
+        try:
+            self._path = default_socket_path() if socket_path is None else os.fspath(socket_path)
+            size = len(os.fsencode(self._path))
+        except (TypeError, ValueError) as error:
+            _log.warning("lilo timing is off: the socket path is none: %s", error)
+            return False
         if size > MAX_PATH_BYTES:
             _log.warning(
                 "lilo timing is off: the socket path has %d bytes and the system allows %d; "

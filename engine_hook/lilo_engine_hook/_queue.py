@@ -75,7 +75,7 @@ class EventQueue:
             item = items.popleft()
             try:
                 event = wire.encode_event(self._checked(item))
-            except Exception as error:  # noqa: BLE001 - arbitrary objects run arbitrary code here
+            except BaseException as error:  # noqa: BLE001 - the engine's objects run their code here
                 self.reject(error)
                 continue
             packed.append(event)
@@ -119,7 +119,7 @@ class EventQueue:
     def _weight(self, weigh: Weigh, payload: object) -> float | None:
         try:
             return amount(plain(weigh(payload)), "a weight")
-        except Exception as error:  # noqa: BLE001 - the engine's function, on the engine's data
+        except BaseException as error:  # noqa: BLE001 - the engine's function, even if it exits
             if not self.unweighed:
                 _log.warning(
                     "weighing a payload failed: %s; such commands weigh one and are counted "
@@ -134,5 +134,5 @@ def _text(reason: object) -> str:
     """What to log of it, whatever it is."""
     try:
         return str(reason)[:300]
-    except Exception:  # noqa: BLE001 - an engine's own exception
+    except BaseException:  # noqa: BLE001 - an engine's own exception
         return type(reason).__name__

@@ -95,7 +95,7 @@ class Sender:
             try:
                 self._pack()
                 self._deliver(tick)
-            except Exception as error:  # noqa: BLE001 - the thread must outlive any fault
+            except BaseException as error:  # noqa: BLE001 - the thread must outlive any fault
                 self._warn("fault", f"a fault in delivery, retrying: {error!r}")
                 self._disconnect()
                 time.sleep(FLUSH_INTERVAL)

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any, Final, NamedTuple
 
 from . import wire
-from ._plain import as_models
+from ._plain import as_models, plain
 from ._producer import Producer
 
 MAX_UNRESOLVED: Final = 4096
@@ -23,7 +23,7 @@ class _Running(NamedTuple):
     """A span whose end is queued on a CUDA stream."""
 
     models: object
-    kind: str
+    kind: object
     t0: float
     begun: Any
     ended: Any
@@ -50,8 +50,9 @@ class DeviceTimer(Producer):
         super().__init__(socket_path, wire.Role.BACKEND, resolve=self._resolve_ended)
 
     @contextlib.contextmanager
-    def span(self, models: str | Iterable[str], kind: str) -> Iterator[None]:
-        """Time the body as device work of ``kind`` for one model or several. An exception of
+    def span(self, models: str | Iterable[str], kind: object) -> Iterator[None]:
+        """Time the body as device work of ``kind`` (a string, or an enum with a string value)
+        for one model or several. An exception of
         the body passes through, and the span is recorded as failed."""
         t0, began = time.time(), time.perf_counter()
         stream, begun = self._mark(None)
@@ -106,16 +107,19 @@ class DeviceTimer(Producer):
                 self._queue.reject(error)
         return len(self._running)
 
-    def _report(self, models: object, kind: str, t0: float, seconds: float, ok: bool) -> None:
+    def _report(self, models: object, kind: object, t0: float, seconds: float, ok: bool) -> None:
         queue = self._queue
         if len(queue.items) < queue.room or self._admit():
             self._append(models, kind, t0, seconds, ok)
 
-    def _append(self, models: object, kind: str, t0: float, seconds: float, ok: bool) -> None:
-        name, t1 = f"device:{kind}", t0 + seconds
+    def _append(self, models: object, kind: object, t0: float, seconds: float, ok: bool) -> None:
         try:
+            word = plain(kind)
+            if not isinstance(word, str):
+                raise TypeError(f"a kind is a string, not a {type(kind).__name__}")
+            name, t1 = f"device:{word}", t0 + seconds
             item = (wire.Span, as_models(models), name, LANE, t0, t1, None, None, None, ok, None)
-        except (TypeError, ValueError) as error:
+        except Exception as error:  # noqa: BLE001 - the trainer must not feel what it passed
             self._queue.reject(error)
         else:
             self._queue.items.append(item)

@@ -12,8 +12,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, NamedTuple, TypeAlias
 
-_MAX_PIECES: Final = 64
-"""Pieces that may wait for the lane. Only commands cancelled while they queue add some."""
+MAX_PIECES: Final = 64
+"""Pieces that may wait for the lane. Commands given up while they queue, and work on other lanes,
+add some; beyond this many the oldest are split by what is known."""
 
 
 class Regime(enum.Enum):
@@ -80,6 +81,11 @@ class StepAccount:
         """Everything before is in the sums or in the pieces."""
         self._pieces: list[_Piece] = []
 
+    @property
+    def crowded(self) -> bool:
+        """Whether more than MAX_PIECES wait, so that it is time to settle."""
+        return len(self._pieces) > MAX_PIECES
+
     def close(self, t: float, regime: Regime, kind: str = "") -> None:
         """The model was in ``regime`` until ``t``."""
         if t > self._closed:
@@ -117,7 +123,7 @@ class StepAccount:
             if (
                 piece.regime is Regime.QUEUED
                 and piece.end > known_until
-                and len(self._pieces) - settled <= _MAX_PIECES
+                and len(self._pieces) - settled <= MAX_PIECES
             ):
                 break
             self._add(piece, split_queued)

@@ -19,6 +19,8 @@ from .trainer import Trainer
 
 MAX_SERIES: Final = 8192
 """Per-model series: 256 models of 32 phases. 32 clients that use every operation need 600."""
+MAX_EARLY: Final = 4096
+"""Events of backends that wait for the first engine: its hook may connect a second later."""
 MAX_BOOTS: Final = 256
 """Producers remembered. A connected one is never let go; connections are bounded elsewhere."""
 
@@ -52,6 +54,8 @@ class CriticalPath:
         self._trainers: dict[str, Trainer] = {}
         """By the boot id of the process that began it, the newest last."""
         self._backends = Tally()
+        self._early: list[wire.Event] = []
+        """Of backends, from before there was any engine."""
         self._last_heard: float | None = None
 
     # --- producers ------------------------------------------------------------------------
@@ -73,6 +77,7 @@ class CriticalPath:
             if trainer is None:
                 ended = self._retire_abandoned(now)
                 trainer = self._trainers[root] = Trainer(hello.started, self._budget)
+                self._catch_up(trainer)
         self._boots[hello.boot_id] = _Boot(hello, trainer, connections=1)
         return ended
 
@@ -99,16 +104,27 @@ class CriticalPath:
             boot.last_seq = batch.first_seq - 1
         for event in batch.events[max(0, expected - batch.first_seq) :]:
             trainer = boot.trainer or self._trainer_of(event)
+            boot.last_seq += 1
             if trainer is not None:
                 trainer.apply(event)
-            boot.last_seq += 1
-            delivery.applied += 1
+                delivery.applied += 1
+            elif len(self._early) < MAX_EARLY:
+                self._early.append(event)
+            else:
+                delivery.dropped += 1
         return boot.last_seq
 
     def disconnect(self, boot_id: str, now: float) -> None:
         """A producer's connection ended; it may come back."""
         self._last_heard = now
         self._boots[boot_id].connections -= 1
+
+    def _catch_up(self, trainer: Trainer) -> None:
+        """The first engine is there: what backends reported before belongs to it."""
+        for event in self._early:
+            trainer.apply(event)
+        self._backends.applied += len(self._early)
+        self._early.clear()
 
     def _retire_abandoned(self, now: float) -> list[Timing]:
         """Let go of every trainer none of whose processes is connected; their last aggregates."""

@@ -3,6 +3,7 @@ plain read."""
 
 from __future__ import annotations
 
+import re
 from typing import Final
 from urllib.parse import parse_qsl
 
@@ -13,6 +14,7 @@ from .answers import BadRequestError
 MAX_PARAMETERS: Final = 16
 """Parameters of a query that are looked at; there are two to give."""
 _KNOWN: Final = ("model_id", "reset")
+_BROKEN_PERCENT: Final = re.compile(rb"%(?![0-9A-Fa-f]{2})")
 _BOOLEANS: Final = {"true": True, "1": True, "false": False, "0": False}
 
 
@@ -20,6 +22,8 @@ def parse_timing_query(query: bytes) -> tuple[str | None, bool]:
     """``model_id`` (None for all models) and ``reset``. Raises `BadRequestError` for anything
     that is not exactly one of each."""
     try:
+        if _BROKEN_PERCENT.search(query):
+            raise ValueError  # parse_qsl would take it literally
         pairs = parse_qsl(
             query.decode("ascii"),
             keep_blank_values=True,

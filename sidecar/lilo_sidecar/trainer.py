@@ -117,6 +117,8 @@ class Trainer:
         command = Command(event.request_id, event.model, event.kind, event.t, event.weight)
         self._pending[event.request_id] = command
         model.submit(command)
+        if model.account.crowded:
+            self.settle(event.model)
 
     def _finish(self, event: wire.Finish) -> None:
         command = self._pending.get(event.request_id)
@@ -125,8 +127,11 @@ class Trainer:
 
     def _drop(self, command: Command, t: float) -> None:
         del self._pending[command.request_id]
-        self.models[command.model].finish(command, t)
+        model = self.models[command.model]
+        model.finish(command, t)
         self._lanes.finished(command, t)
+        if model.account.crowded:
+            self.settle(command.model)
 
     def _span(self, span: wire.Span) -> None:
         models = tuple(dict.fromkeys(span.models))

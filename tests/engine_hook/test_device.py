@@ -3,6 +3,7 @@ since the machine of a test seldom has one."""
 
 from __future__ import annotations
 
+import enum
 import subprocess
 import sys
 import threading
@@ -212,6 +213,24 @@ def test_broken_device_is_counted_and_not_raised(
     with timer.span(object(), "forward"):  # type: ignore[arg-type]
         pass
     far.wait_for(lambda: far.rejected == 3)
+
+
+def test_kinds_are_words(far: Receiver, timer: DeviceTimer) -> None:
+    """An enum's kind is its value, as in the engine's own spans; what is no word is rejected,
+    whatever it does when it is looked at."""
+
+    class Kind(str, enum.Enum):  # noqa: UP042 - engines have such, whose str() is another
+        FORWARD = "forward"
+
+    class Evil:
+        def __str__(self) -> str:
+            raise RuntimeError("touched")
+
+    for kind in (Kind.FORWARD, 5, None, b"forward", Evil()):
+        with timer.span("m", kind):
+            pass
+    far.wait_for(lambda: far.rejected == 4 and len(far.events) == 1)
+    assert spans(far).keys() == {"device:forward"}
 
 
 def test_spans_the_device_does_not_reach_are_bounded(

@@ -147,6 +147,21 @@ class Hostile:
         raise RuntimeError("touched")
 
 
+class Disguised:
+    """Fails even when its class is asked for."""
+
+    @property  # type: ignore[misc]
+    def __class__(self) -> Any:
+        raise RuntimeError("touched")
+
+
+def _nested(depth: int) -> Any:
+    value: Any = "id"
+    for _ in range(depth):
+        value = [value] * 10
+    return value
+
+
 _LONG = "x" * 10_000_000
 _BAD_CALLS: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = [
     ("register_model", (None,), {}),
@@ -164,6 +179,10 @@ _BAD_CALLS: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = [
     ("begin", (Operation(_LONG),), {}),
     ("begin", (Operation("m", kind=""),), {}),
     ("reuse", (None,), {}),
+    ("reuse", (Disguised(),), {}),
+    ("span", (Disguised(), "x", "gpu", 1.0, 2.0), {}),
+    ("span", (["m"], "x", "gpu", 1.0, 2.0), {"request_ids": [_nested(12)]}),
+    ("register_model", (_nested(12),), {}),
     ("finish", (None, "done"), {}),
     ("finish", (Operation("m"), None), {}),
     ("set_activity", (None, None), {}),
@@ -336,6 +355,32 @@ def test_path_over_the_limit_makes_a_harmless_observer(
     assert path in record.getMessage()
     assert "the system allows 107" in record.getMessage()
     assert observer._queue.dropped.value() == 3
+
+
+@pytest.mark.parametrize("path", ["/tmp/\ud800", "/tmp/\0", 5])
+def test_path_that_is_none_makes_a_harmless_observer(
+    path: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Nothing raises for a path that cannot be one; the log says so."""
+    observer = TimingObserver(path)
+    observer.register_model("m")
+    observer.close()
+    assert "lilo timing" in caplog.text
+
+
+def test_broken_clock_is_counted(far: Receiver) -> None:
+    """A clock that raises does not raise into the engine."""
+
+    def clock() -> float:
+        raise OSError("no clock")
+
+    observer = TimingObserver(far.path, clock=clock)
+    observer.register_model("m")
+    observer.forget_model("m")
+    observer.begin(Operation("m"))
+    observer.backend_ready()
+    far.wait_for(lambda: far.rejected == 4)
+    observer.close()
 
 
 def test_secondary_ranks_do_not_report(far: Receiver, monkeypatch: pytest.MonkeyPatch) -> None:

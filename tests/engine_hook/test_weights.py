@@ -48,7 +48,9 @@ def test_weight_is_told_on_the_hooks_thread(tmp_path: Path) -> None:
     assert threads == ["lilo-timing"]
 
 
-@pytest.mark.parametrize("weight", [ValueError("no data"), None, "many", float("nan"), -1.0])
+@pytest.mark.parametrize(
+    "weight", [ValueError("no data"), SystemExit(1), None, "many", float("nan"), -1.0]
+)
 def test_failing_function_leaves_a_weight_of_one_and_is_counted(
     tmp_path: Path, weight: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -56,7 +58,7 @@ def test_failing_function_leaves_a_weight_of_one_and_is_counted(
     is logged."""
 
     def weigh(payload: Any) -> float:
-        if isinstance(weight, Exception):
+        if isinstance(weight, BaseException):
             raise weight
         return weight  # type: ignore[no-any-return]
 

@@ -245,6 +245,8 @@ def test_queries_that_are_understood(query: bytes, expected: tuple[str | None, b
         (b"reset=", "bad_reset", "true, false, 1 and 0"),
         (b"reset", "bad_reset", "true, false, 1 and 0"),
         (b"reset=yes", "bad_reset", "'yes'"),
+        (b"model_id=%zz", "bad_query", "percent-encoded"),
+        (b"model_id=a%", "bad_query", "percent-encoded"),
         (b"model_id=%FF", "bad_query", "UTF-8"),
         (b"model_id=\xff", "bad_query", "UTF-8"),
         (b"&".join([b"a=b"] * 17), "bad_query", "16 parameters"),

@@ -6,6 +6,7 @@ import pytest
 
 from lilo_engine_hook import wire
 from lilo_sidecar import critical_path, trainer
+from lilo_sidecar.account import MAX_PIECES
 from lilo_sidecar.critical_path import MAX_BOOTS, MAX_SERIES, CriticalPath
 from lilo_sidecar.trainer import MAX_AGGREGATE, MAX_FORGOTTEN, MAX_MODELS, MAX_PENDING
 from support.feed import Feed, begin, finish, hello, span
@@ -115,6 +116,23 @@ def test_aggregate_phases_are_bounded(feed: Feed) -> None:
         feed(span(["m"], 0, 1, f"k{name}"))
     assert len(feed.timing().phases) == MAX_AGGREGATE
     assert feed.timing().delivery.series_refused == 5
+
+
+@pytest.mark.parametrize("lane", [None, "sampler"])
+def test_accounts_are_bounded(feed: Feed, lane: str | None) -> None:
+    """Commands that never reach the gpu lane (given up, or run on another lane) leave a bounded
+    account behind, which is whole all the same."""
+    for number in range(10_000):
+        feed(begin("m", number, 2.0 * number))
+        if lane is not None:
+            ids = [f"m:{number}"]
+            feed(span(["m"], 2.0 * number, 2.0 * number + 0.5, "forward", ids=ids, lane=lane))
+        feed(finish("m", number, 2.0 * number + 1.0))
+    (only,) = feed.core._trainers.values()
+    assert len(only.models["m"].account._pieces) <= MAX_PIECES
+    step = feed.timing("m").step
+    assert step is not None
+    assert step.overhead_s + step.client_s == step.wall_s > 19_000
 
 
 def test_boots_are_bounded(feed: Feed) -> None:

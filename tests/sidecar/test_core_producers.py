@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from lilo_engine_hook import wire
-from lilo_sidecar.critical_path import CriticalPath
+from lilo_sidecar.critical_path import MAX_EARLY, CriticalPath
 from lilo_sidecar.timing import Health
 from support.feed import Feed, hello, span
 
@@ -121,11 +121,10 @@ def test_forked_child_adds_to_its_parents_trainer() -> None:
 
 
 def test_backend_adds_to_the_engine_that_has_the_model() -> None:
-    """A backend owns nothing: its spans go to their model's engine, it is no restart, and
-    before any engine was heard there is nobody to credit."""
+    """A backend owns nothing: its spans go to their model's engine, and it is no
+    restart."""
     core = CriticalPath()
     backend = Feed(core, hello("backend", role="backend"))
-    backend(span(["m"], 0, 1))
     assert not core.health(0.0).connected
     assert core.health(0.0).producers == 1
     first, second = Feed(core, hello("first")), Feed(core, hello("second"))
@@ -138,6 +137,22 @@ def test_backend_adds_to_the_engine_that_has_the_model() -> None:
     core.disconnect("second", 0.0)
     third = Feed(core, hello("third"))
     assert len(third.ended) == 2
+
+
+def test_backend_may_be_heard_before_its_engine() -> None:
+    """Events of a backend wait for the first engine, up to a bound; beyond it they are counted
+    as dropped. None is `applied` that is in no figure."""
+    core = CriticalPath()
+    backend = Feed(core, hello("backend", role="backend"))
+    for _ in range(MAX_EARLY + 10):
+        backend(span(["m"], 0, 1, "device:forward", lane="device"))
+    early = backend.timing().delivery
+    assert (early.applied, early.dropped) == (0, 10)
+    engine = Feed(core, hello("engine"))
+    backend(span(["m"], 0, 1, "device:forward", lane="device"))
+    answer = engine.timing("m")
+    assert answer.phases["forward.device"].count == MAX_EARLY + 1
+    assert (answer.delivery.applied, answer.delivery.dropped) == (MAX_EARLY + 1, 10)
 
 
 def test_health_tells_who_is_there() -> None:
