@@ -14,6 +14,7 @@ from ._fetch import fetch, timing_request
 from ._metrics import flatten
 from ._report import Order, Reporter
 from ._runs import SeveralRunsError, live_run
+from ._shown import shown
 from ._statistics import ReportingStatistics, counters
 from ._worker import Admission, Job, Worker
 from .errors import InvalidCallError
@@ -25,6 +26,8 @@ DEFAULT_TIMEOUT: Final = 10.0
 EXIT_TIMEOUT: Final = 2.0
 """Seconds that the end of the process waits for reports in flight. With what else there is to do
 then, it stays under 3 s."""
+MAX_STEP: Final = 2**53
+"""Whole numbers up to here are exact in JSON and in W&B."""
 _STOP_TIMEOUT: Final = 0.5
 """Seconds that it then waits for a report that is just being written."""
 
@@ -79,7 +82,7 @@ def log_critical_path(
         counters.tell("runs", f"timing is not logged: {error}; pass the one to log to as run=")
     except Exception as error:  # noqa: BLE001 - a training loop never fails for its timing
         counters.count("invalid")
-        counters.tell("unexpected", f"timing is not logged: {error!r:.200}", error)
+        counters.tell("unexpected", f"timing is not logged: {shown(error, 200)}", error)
     return None
 
 
@@ -115,7 +118,7 @@ def flush_critical_path(timeout: float = DEFAULT_TIMEOUT) -> bool:
     try:
         return _process.worker.flush(max(0.0, float(timeout)))
     except Exception as error:  # noqa: BLE001 - a training loop never fails for its timing
-        counters.tell("flush", f"reports were not waited for: {error!r:.200}", error)
+        counters.tell("flush", f"reports were not waited for: {shown(error, 200)}", error)
         return False
 
 
@@ -138,7 +141,7 @@ def _log(
     if run is None:
         run = live_run()
     elif not callable(getattr(run, "log", None)):
-        raise InvalidCallError(f"run is {run!r:.80}; pass a W&B run")
+        raise InvalidCallError(f"run is {shown(run)}; pass a W&B run")
     order = Order(request, prefix, _plain(step), run)
     process = _process  # a fork between here and the end must not mix two processes
     made: list[Mapping[str, float] | None] = []
@@ -162,7 +165,7 @@ def _log(
 def _checked_prefix(prefix: object) -> str:
     name = prefix.rstrip("/") if isinstance(prefix, str) else ""
     if not name or "*" in name:
-        raise InvalidCallError(f"prefix is {prefix!r:.80}; pass a name such as 'lilo'")
+        raise InvalidCallError(f"prefix is {shown(prefix)}; pass a name such as 'lilo'")
     return name
 
 
@@ -171,13 +174,16 @@ def _plain(step: Any) -> float | None:
     if step is None:
         return None
     with contextlib.suppress(TypeError):
-        return int(operator.index(step))
+        whole = int(operator.index(step))
+        if abs(whole) > MAX_STEP:
+            raise InvalidCallError(f"step is outside -2**53 to 2**53: {shown(step)}")
+        return whole
     try:
         number = math.nan if isinstance(step, str) else float(step)
     except (TypeError, ValueError):
         number = math.nan
     if not math.isfinite(number):
-        raise InvalidCallError(f"step is {step!r:.80}; pass a number, or None")
+        raise InvalidCallError(f"step is {shown(step)}; pass a number, or None")
     return number
 
 

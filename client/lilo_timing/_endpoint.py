@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
-from ._http import CONNECTION_IDLE, HEADERS, TIMING_PATH, is_header_value
-
-if TYPE_CHECKING:
-    import httpx
+from ._http import HEADERS, TIMING_PATH, is_header_value
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,13 +32,3 @@ class SidecarEndpoint:
         if self.token is None:
             return dict(HEADERS)
         return {**HEADERS, "Authorization": f"Bearer {self.token}"}
-
-
-def sidecar_client() -> httpx.AsyncClient:
-    """A client for requests to many sidecars. Its number of connections has no bound of its
-    own, since dead sidecars would use it up for all: whoever asks bounds the requests."""
-    import httpx
-
-    limits = httpx.Limits(max_connections=None, keepalive_expiry=CONNECTION_IDLE)
-    # Sidecars are on the inside: no proxy, and no credentials out of a .netrc.
-    return httpx.AsyncClient(limits=limits, trust_env=False)

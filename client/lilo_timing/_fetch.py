@@ -18,6 +18,7 @@ from ._http import (
     quoted,
     read_bounded,
 )
+from ._shown import shown
 from .errors import (
     BadRequestError,
     InvalidCallError,
@@ -71,6 +72,8 @@ def timing_request(
         )
     if not isinstance(base_url, str) or not base_url.startswith(("http://", "https://")):
         raise InvalidCallError("base_url does not begin with http:// or https://")
+    if "?" in base_url or "#" in base_url:
+        raise InvalidCallError("base_url has a query or a fragment; pass the address alone")
     api_key = api_key or os.environ.get(API_KEY_VARIABLE) or None
     if api_key is not None and not is_header_value(api_key):
         raise InvalidCallError("api_key has characters that an HTTP header cannot carry")
@@ -79,7 +82,7 @@ def timing_request(
         or not 0 < timeout <= threading.TIMEOUT_MAX
         or math.isnan(timeout)
     ):
-        raise InvalidCallError(f"timeout is {timeout!r:.80}; pass seconds, more than 0")
+        raise InvalidCallError(f"timeout is {shown(timeout)}; pass seconds, more than 0")
     return TimingRequest(
         model_id, base_url.rstrip("/"), api_key, bool(reset), float(timeout), transport
     )

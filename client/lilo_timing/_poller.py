@@ -9,7 +9,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from ._answer import parse_answer
-from ._endpoint import SidecarEndpoint, sidecar_client
+from ._clients import sidecar_client
+from ._endpoint import SidecarEndpoint
 from ._http import json_object, quoted
 from ._placement import recent_wait
 from ._relay import relay

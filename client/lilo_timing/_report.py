@@ -13,6 +13,7 @@ from ._fetch import TimingRequest, fetch
 from ._metrics import flatten
 from ._run_log import PrefixTakenError, Report, RunFinishedError, RunLogs
 from ._runs import Run
+from ._shown import shown
 from ._statistics import counters
 from .errors import TimingError
 
@@ -56,9 +57,9 @@ class Reporter:
         except TimingError as error:
             counters.count("failed")
             counters.tell(type(error).__name__, f"timing was not fetched: {error}", error)
-        except Exception as error:  # noqa: BLE001 - from a run or a transport of any make
+        except BaseException as error:  # noqa: BLE001 - from a run or a transport of any make
             counters.count("unlogged")
-            counters.tell("unexpected", f"timing was not logged: {error!r:.200}", error)
+            counters.tell("unexpected", f"timing was not logged: {shown(error, 200)}", error)
         return None
 
     def _make(self, order: Order) -> Mapping[str, float] | None:

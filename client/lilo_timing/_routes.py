@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
-from ._endpoint import SidecarEndpoint, sidecar_client
+from ._clients import ClientOfEventLoop
+from ._endpoint import SidecarEndpoint
 from ._http import TIMING_PATH, quoted
 from ._query import RefusedQueryError, relayed_query
 from ._relay import RELAY_TIMEOUT, RelayError, relay
@@ -41,25 +42,11 @@ def timing_routes(
     lifespan, closed at the end of the event loop; pass a ``client`` of your own to close them
     earlier. It should have ``trust_env=False`` and no headers of its own.
     """
-    from anyio.lowlevel import RunVar
     from starlette.responses import JSONResponse, Response
     from starlette.routing import Route
 
     never_stored = {"Cache-Control": "no-store"}
-    # Connections belong to one event loop; a process may run several after each other.
-    own: RunVar[tuple[httpx.AsyncClient, object]] = RunVar("lilo_timing_client")
-
-    async def current_client() -> httpx.AsyncClient:
-        if client is not None:
-            return client
-        current = own.get(None)
-        if current is None:
-            made = sidecar_client()
-            closing = _close_at_end(made)
-            own.set((made, closing))
-            await anext(closing)
-            return made
-        return current[0]
+    own_client = ClientOfEventLoop()
 
     def refusal(status: int, code: str, message: str) -> Response:
         return JSONResponse({"error": code, "message": message}, status, headers=never_stored)
@@ -69,7 +56,7 @@ def timing_routes(
             params = relayed_query(request.scope["query_string"])
             endpoint = await _endpoint_of(engine_for, params["model_id"])
             relayed = await relay(
-                await current_client(), endpoint, request.method, params, RELAY_TIMEOUT
+                client or await own_client.get(), endpoint, request.method, params, RELAY_TIMEOUT
             )
         except (RefusedQueryError, RelayError) as error:
             return refusal(error.status, error.code, str(error))
@@ -86,12 +73,3 @@ async def _endpoint_of(engine_for: EngineFor, model_id: str) -> SidecarEndpoint:
     if endpoint is None:
         raise RelayError(404, "unknown_model", f"there is no model '{quoted(model_id)}'")
     return endpoint
-
-
-async def _close_at_end(client: httpx.AsyncClient) -> AsyncGenerator[None, None]:
-    """asyncio and trio finish suspended generators when the event loop ends: the only end that
-    routes, which have no lifespan, get to see."""
-    try:
-        yield
-    finally:
-        await client.aclose()

@@ -23,6 +23,7 @@ from ._answer import TimingAnswer
 from ._merge import merge_answers
 from ._metrics import flatten
 from ._runs import Run, is_finished
+from ._shown import shown
 from ._statistics import counters, log
 
 MAX_PREFIXES: Final = 64
@@ -105,8 +106,6 @@ class _Series:
         step = row if report.step is None else report.step
         if step is not None:
             metrics[f"{self._prefix}/step"] = step
-        if is_finished(run):
-            raise RunFinishedError
         run.log(dict(metrics), commit=False)
         return metrics, *((shown, merged + 1) if report.reset else (closed, merged))
 
@@ -128,12 +127,12 @@ class _Series:
         if self._defined:
             return
         self._defined = True
-        if is_finished(run):
-            raise RunFinishedError
         try:
             run.define_metric(f"{self._prefix}/*", step_metric=f"{self._prefix}/step")
         except Exception as error:  # noqa: BLE001 - of a run of any make
-            counters.tell("define_metric", f"W&B did not take the step metric: {error!r}", error)
+            counters.tell(
+                "define_metric", f"W&B did not take the step metric: {shown(error, 200)}", error
+            )
 
     def _committed(self, run: Run) -> bool:
         """Whether the report logged last is in a row that was committed; True where the run does
@@ -162,7 +161,12 @@ class RunLogs:
         """Log the report; returns what was logged. Raises as `check` does, and what the run
         raises."""
         series = self._series(run, prefix, model_id)
-        metrics = series.write(run, report)
+        try:
+            metrics = series.write(run, report)
+        except Exception as error:  # of a run of any make
+            if is_finished(run):
+                raise RunFinishedError from error
+            raise
         self._runs.setdefault(run, {})[prefix] = series
         return metrics
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 import time
 from collections.abc import Awaitable, Callable
@@ -115,9 +116,12 @@ def test_answers_are_renewed_over_one_connection(backend: str, server: TimingSer
     assert len({request.connection for request in server.requests}) == 1
 
 
-def test_dead_trainers_delay_no_other(backend: str, server: TimingServer) -> None:
-    """One that is gone and many more that accept and say nothing: the one that is well is
-    polled on and on."""
+def test_dead_trainers_delay_no_other(
+    backend: str, server: TimingServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that is gone and many more that accept and say nothing, without end: the one that is
+    well is polled on and on."""
+    monkeypatch.setattr(_poller, "POLL_TIMEOUT", math.inf)
 
     async def watching(poller: TimingPoller) -> dict[str, TrainerTiming]:
         await eventually(lambda: len(server.requests) >= 5)

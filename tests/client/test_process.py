@@ -72,8 +72,8 @@ lilo_timing.log_critical_path("m", step=9, base_url=sys.argv[1])
 
 def test_a_forked_child_reports_for_itself(server: TimingServer) -> None:
     """While the parent's report is in flight, its child reports the same model over a connection
-    of its own, on a thread of its own, with counts of its own; the parent goes on over the
-    connection that it had."""
+    of its own, on a thread of its own, with counts of its own, and so does a child while nothing
+    is in flight; the parent goes on over the connection that it had."""
     code = """
 def report(step, **arguments):
     lilo_timing.log_critical_path("m", step=step, base_url=sys.argv[1], **arguments)
@@ -91,6 +91,11 @@ if not (child := os.fork()):
 assert os.waitpid(child, 0)[1] == 0
 assert lilo_timing.flush_critical_path()
 report(4, background=False)
+if not (child := os.fork()):
+    report(5, background=False)
+    os._exit(0)
+assert os.waitpid(child, 0)[1] == 0
+report(6, background=False)
 """
     answering = server.answering
 
@@ -107,6 +112,7 @@ report(4, background=False)
     server.wait_for(2)
     out, err = process.communicate("go on\n", timeout=TIMEOUT)
     assert (process.returncode, err) == (0, "")
-    assert sorted(json.loads(line)["step"] for line in out.splitlines()) == [1, 2, 3, 4]
-    first, second, childs, last = (request.connection for request in server.requests)
-    assert first == second == last != childs
+    assert sorted(json.loads(line)["step"] for line in out.splitlines()) == [1, 2, 3, 4, 5, 6]
+    first, second, third, fourth, fifth, sixth = (r.connection for r in server.requests)
+    assert first == second == fourth == sixth
+    assert len({first, third, fifth}) == 3

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import lilo_timing
-from lilo_timing import flush_critical_path, log_critical_path, reporting_statistics
+from lilo_timing import _critical_path, flush_critical_path, log_critical_path, reporting_statistics
 from lilo_timing._worker import MAX_WAITING
 from support.timing_server import TIMEOUT, TimingServer, error, timing, timing_server, unused_url
 
@@ -274,6 +274,20 @@ def test_a_closed_stdout_is_swallowed(
     """A daemonized loop may have none."""
     monkeypatch.setattr(sys, "stdout", None)
     assert log_critical_path("m", base_url=server.url, background=False) is None
+    assert counts() == {"unlogged": 1}
+
+
+def test_an_answer_that_comes_while_the_process_ends_is_not_written(
+    server: TimingServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A daemon thread that writes while the interpreter is taken down can crash it."""
+    server.hold()
+    log_critical_path("m", base_url=server.url)
+    server.wait_for(1)
+    _critical_path._process.reporter.stop(TIMEOUT)
+    server.release()
+    assert flush_critical_path(TIMEOUT)
+    assert printed(capsys) == []
     assert counts() == {"unlogged": 1}
 
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import gzip
+import math
+import warnings
 from collections.abc import Awaitable, Callable
 from typing import Any
 from urllib.parse import quote
@@ -281,9 +284,31 @@ def test_connections_are_reused(backend: str, server: TimingServer) -> None:
     assert len({request.connection for request in server.requests}) == 1
 
 
-def test_a_dead_sidecar_holds_up_no_other(backend: str, server: TimingServer) -> None:
-    """More requests than a pool has connections by default wait for one sidecar, and another
-    answers at once."""
+def with_own_client(
+    backend: str, endpoints: dict[str, SidecarEndpoint | None], asking: Asking
+) -> Any:
+    """`with_app`, where the routes have no client but their own."""
+
+    async def engine_for(model_id: str) -> SidecarEndpoint | None:
+        return endpoints[model_id]
+
+    async def main() -> Any:
+        transport = httpx.ASGITransport(app=Starlette(routes=timing_routes(engine_for)))
+        async with httpx.AsyncClient(
+            transport=transport, base_url="http://plane", timeout=None
+        ) as client:
+            with anyio.fail_after(TIMEOUT):
+                return await asking(client)
+
+    return anyio.run(main, backend=backend)
+
+
+def test_a_dead_sidecar_holds_up_no_other(
+    backend: str, server: TimingServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """More requests than a pool has connections by default wait for one sidecar without end, and
+    another is asked all the same."""
+    monkeypatch.setattr(_routes, "RELAY_TIMEOUT", math.inf)
 
     async def asking(client: httpx.AsyncClient) -> int:
         async with anyio.create_task_group() as tasks:
@@ -294,20 +319,30 @@ def test_a_dead_sidecar_holds_up_no_other(backend: str, server: TimingServer) ->
             tasks.cancel_scope.cancel()
         return response.status_code
 
-    async def engine_for(model_id: str) -> SidecarEndpoint:
-        return endpoints[model_id]
-
-    async def main() -> int:
-        app = Starlette(routes=timing_routes(engine_for))
-        transport = httpx.ASGITransport(app=app)
-        async with httpx.AsyncClient(
-            transport=transport, base_url="http://plane", timeout=None
-        ) as client:
-            return await asking(client)
-
     with silent_server() as url:
         endpoints = {"dead": SidecarEndpoint(url), "m": SidecarEndpoint(server.url)}
-        assert anyio.run(main, backend=backend) == 200
+        assert with_own_client(backend, {**endpoints}, asking) == 200
+
+
+def test_the_routes_own_connections_end_with_the_event_loop(
+    backend: str, server: TimingServer
+) -> None:
+    """They are reused until then, each event loop has its own, and none is left open behind."""
+
+    async def asking(client: httpx.AsyncClient) -> None:
+        for _ in range(2):
+            assert (await client.get(PATH, params={"model_id": "m"})).status_code == 200
+
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        for _ in range(2):
+            with_own_client(backend, {"m": SidecarEndpoint(server.url)}, asking)
+            server.wait_for_end(server.requests[-1].connection)
+        gc.collect()
+    assert [str(warning.message) for warning in caught] == []
+    first, second, third, fourth = (request.connection for request in server.requests)
+    assert first == second != third == fourth
+    assert [left for left in gc.get_objects() if type(left) is httpx.AsyncClient] == []
 
 
 def test_an_endpoint_shows_no_token_and_takes_no_nonsense() -> None:

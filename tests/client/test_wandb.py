@@ -290,6 +290,21 @@ def test_a_run_finished_meanwhile_gets_nothing_nor_does_a_newer_one(
     assert "call flush_critical_path() before run.finish()" in caplog.text
 
 
+def test_a_run_finished_while_a_report_is_written_is_no_surprise(
+    runs: Runs, server: TimingServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It ends as one that was finished a moment earlier."""
+
+    class Finishing(Interrupted):
+        def log(self, metrics: dict[str, Any], commit: bool) -> None:
+            self._run.finish()
+            super().log(metrics, commit)
+
+    report(server, run=Finishing(runs.start()))
+    assert reporting_statistics().unlogged == 1
+    assert "call flush_critical_path() before run.finish()" in caplog.text
+
+
 def test_nothing_is_fetched_for_a_run_that_is_over(runs: Runs, server: TimingServer) -> None:
     """The interval stays open where its figures could go nowhere."""
     run = runs.start()

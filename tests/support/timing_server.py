@@ -84,6 +84,7 @@ class TimingServer:
         self.held = threading.Event()
         self.held.set()
         self._arrived = threading.Condition()
+        self._ended: set[tuple[str, int]] = set()
         server = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -112,6 +113,10 @@ class TimingServer:
             daemon_threads = True
             block_on_close = False
 
+            def process_request_thread(self, request: Any, client_address: Any) -> None:
+                super().process_request_thread(request, client_address)
+                server.note_end(client_address)
+
             def handle_error(self, request: object, client_address: object) -> None:
                 pass  # a client that left
 
@@ -136,6 +141,17 @@ class TimingServer:
             self.requests.append(request)
             self._arrived.notify_all()
         return request
+
+    def note_end(self, connection: tuple[str, int]) -> None:
+        """Record that the client closed a connection."""
+        with self._arrived:
+            self._ended.add(connection)
+            self._arrived.notify_all()
+
+    def wait_for_end(self, connection: tuple[str, int]) -> None:
+        """Until the client has closed that connection."""
+        with self._arrived:
+            assert self._arrived.wait_for(lambda: connection in self._ended, TIMEOUT)
 
     def wait_for(self, count: int) -> Request:
         """The ``count``-th request, once it is there."""
