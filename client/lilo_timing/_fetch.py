@@ -63,7 +63,7 @@ def timing_request(
 ) -> TimingRequest:
     """Fill in the environment's base URL and key. No I/O. Raises `InvalidCallError`."""
     if not isinstance(model_id, str) or not model_id or not _is_text(model_id):
-        raise InvalidCallError(f"model_id is {model_id!r:.80}; pass the model's id, a string")
+        raise InvalidCallError(f"model_id is {shown(model_id)}; pass the model's id, a string")
     base_url = base_url or os.environ.get(BASE_URL_VARIABLE)
     if not base_url:
         raise MissingBaseUrlError(
@@ -117,7 +117,7 @@ def fetch(request: TimingRequest) -> TimingAnswer:
     except TimingError:
         raise
     except Exception as error:  # with a transport of any make, anything
-        raise UnavailableError(f"{where} cannot be reached: {quoted(repr(error))}") from error
+        raise UnavailableError(f"{where} cannot be reached: {quoted(shown(error, 200))}") from error
     if status != 200:
         _refuse(status, body, where, request.model_id)
     return parse_answer(json_object(body))
@@ -144,7 +144,7 @@ def _refuse(status: int, body: bytes, where: str, model_id: str) -> NoReturn:
             )
         case 404:
             raise UnknownModelError(
-                f"{where} knows no model {model_id!r:.80}, or has no {TIMING_PATH}: {said}"
+                f"{where} knows no model {shown(model_id)}, or has no {TIMING_PATH}: {said}"
             )
         case 502 | 503:
             raise UnavailableError(f"{where} has no timing to give now ({status}: {said})")

@@ -183,8 +183,8 @@ class RunLogs:
             return _Series(prefix, model_id)
         if series.model_id != model_id:
             raise PrefixTakenError(
-                f"the W&B run has the timing of model {series.model_id!r:.80} under {prefix!r}, "
-                f"where that of {model_id!r:.80} would overwrite it; "
+                f"the W&B run has the timing of model {shown(series.model_id)} under {prefix!r}, "
+                f"where that of {shown(model_id)} would overwrite it; "
                 "pass prefix= with a name for each model"
             )
         return series

@@ -9,6 +9,7 @@ import pytest
 import lilo_timing
 from lilo_timing import _critical_path, _statistics
 from support.timing_server import TIMEOUT, TimingServer, timing_server
+from support.wandb_runs import Runs
 
 
 @pytest.fixture(autouse=True)
@@ -28,3 +29,24 @@ def server() -> Iterator[TimingServer]:
     """Answers everybody with the same timing until told otherwise."""
     with timing_server() as server:
         yield server
+
+
+@pytest.fixture(scope="session")
+def _wandb_runs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runs]:
+    """One wandb for all tests: it takes seconds to come and go."""
+    runs = Runs(tmp_path_factory.mktemp("wandb"))
+    yield runs
+    runs.wandb.teardown()
+
+
+@pytest.fixture
+def runs(_wandb_runs: Runs) -> Iterator[Runs]:
+    """Makes real W&B runs; those that a test leaves live are finished after it."""
+    yield _wandb_runs
+    _wandb_runs.wandb.sdk.wandb_setup.singleton().finish_all_active_runs()
+
+
+@pytest.fixture(params=["asyncio", "trio"])
+def backend(request: pytest.FixtureRequest) -> str:
+    """Every test that takes it runs on both."""
+    return str(request.param)

@@ -31,12 +31,6 @@ TOKEN = "sidecar-token"
 INTERVAL = 0.01
 
 
-@pytest.fixture(params=["asyncio", "trio"])
-def backend(request: pytest.FixtureRequest) -> str:
-    """Every test that takes it runs on both."""
-    return str(request.param)
-
-
 def polling(
     backend: str,
     endpoints: dict[str, str],
