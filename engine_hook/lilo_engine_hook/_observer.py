@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any, Protocol
 
 from . import wire
@@ -112,12 +112,12 @@ class TimingObserver(Producer):
             self._queue.reject("reuse() takes a request id, a string")
 
     def finish(self, operation: Operation, state: object) -> None:
-        """A command is over; ``state`` is the engine's word for how it ended."""
+        """A command is over; ``state``, the engine's word for how it ended, goes nowhere."""
         queue = self._queue
         try:
             if len(queue.items) < queue.room or self._admit():
                 queue.items.append(
-                    (wire.Finish, self._clock(), operation.model_id, operation.request_id, state)
+                    (wire.Finish, self._clock(), operation.model_id, operation.request_id)
                 )
         except Exception as error:  # noqa: BLE001
             queue.reject(error)
@@ -149,7 +149,7 @@ class TimingObserver(Producer):
         except Exception as error:  # noqa: BLE001
             queue.reject(error)
 
-    def state(self, model: str | Iterable[str], state: str, **detail: object) -> None:
+    def state(self, model: str | list[str] | tuple[str, ...], state: str, **detail: object) -> None:
         """``executing:<name>`` when a span starts, ``idle`` when the gpu lane drains."""
         queue = self._queue
         try:
@@ -162,17 +162,17 @@ class TimingObserver(Producer):
 
     def span(
         self,
-        model: str | Iterable[str],
+        model: str | list[str] | tuple[str, ...],
         name: str,
         lane: str,
         t0: float,
         t1: float | None = None,
         *,
-        request_ids: Iterable[str] | None = None,
-        seq_ids: Iterable[int] | None = None,
+        request_ids: list[str] | tuple[str, ...] | None = None,
+        seq_ids: list[int] | tuple[int, ...] | None = None,
         n: int | None = None,
         ok: bool | None = None,
-        tokens: Iterable[float] | None = None,
+        tokens: list[float] | tuple[float, ...] | None = None,
         **others: object,
     ) -> None:
         """A lane worked on ``name`` (``<kind>``, ``capture:<kind>`` or ``persist:<kind>``) for

@@ -147,9 +147,8 @@ def _close_all() -> None:
 
 
 def _forget_parent() -> None:
-    producers = list(_open_producers)
-    _open_producers.clear()
-    for producer in producers:
+    # They stay open: a child that forks before it reports has children of its own.
+    for producer in list(_open_producers):
         producer._forked()
 
 

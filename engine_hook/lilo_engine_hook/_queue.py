@@ -95,6 +95,9 @@ class EventQueue:
         the sender's thread to log, since a log may block."""
         self.rejected.add()
         if not self._warned and self._reason is None:
+            if isinstance(reason, BaseException):
+                # Its frames hold what the engine passed, payloads among it.
+                reason.__traceback__ = reason.__context__ = None
             self._reason = reason
 
     def explain(self) -> None:
@@ -106,7 +109,7 @@ class EventQueue:
                 "further ones are only counted (delivery.rejected in the timing answer)",
                 _text(self._reason),
             )
-            self._reason = None  # an exception holds on to what its frames hold
+            self._reason = None
 
     def _checked(self, item: Item) -> wire.Event:
         kind, *fields = item

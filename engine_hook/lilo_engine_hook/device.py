@@ -22,7 +22,7 @@ LANE: Final = "device"
 class _Running(NamedTuple):
     """A span whose end is queued on a CUDA stream."""
 
-    models: object
+    models: tuple[object, ...]
     kind: object
     t0: float
     begun: Any
@@ -52,8 +52,9 @@ class DeviceTimer(Producer):
     @contextlib.contextmanager
     def span(self, models: str | Iterable[str], kind: object) -> Iterator[None]:
         """Time the body as device work of ``kind`` (a string, or an enum with a string value)
-        for one model or several. An exception of
-        the body passes through, and the span is recorded as failed."""
+        for one model or several. An exception of the body passes through, and the span is
+        recorded as failed."""
+        held = self._held(models)
         t0, began = time.time(), time.perf_counter()
         stream, begun = self._mark(None)
         ok = False
@@ -61,11 +62,22 @@ class DeviceTimer(Producer):
             yield
             ok = True
         finally:
-            if begun is None:
-                self._report(models, kind, t0, time.perf_counter() - began, ok)
-            else:
-                _, ended = self._mark(stream)
-                self._await(_Running(models, kind, t0, begun, ended, ok))
+            seconds = time.perf_counter() - began
+            ended = None if begun is None else self._mark(stream)[1]
+            queue = self._queue
+            if held is not None and (len(queue.items) < queue.room or self._admit()):
+                if begun is None:
+                    self._append(held, kind, t0, seconds, ok)
+                else:
+                    self._await(_Running(held, kind, t0, begun, ended, ok))
+
+    def _held(self, models: object) -> tuple[object, ...] | None:
+        """The models as they are now: the caller may go on changing its list."""
+        try:
+            return as_models(models)
+        except Exception as error:  # noqa: BLE001 - the trainer must not feel what it passed
+            self._queue.reject(error)
+            return None
 
     def _mark(self, stream: Any) -> tuple[Any, Any]:
         """Record an event on a stream, or the current one; (None, None) without CUDA."""
@@ -107,18 +119,15 @@ class DeviceTimer(Producer):
                 self._queue.reject(error)
         return len(self._running)
 
-    def _report(self, models: object, kind: object, t0: float, seconds: float, ok: bool) -> None:
-        queue = self._queue
-        if len(queue.items) < queue.room or self._admit():
-            self._append(models, kind, t0, seconds, ok)
-
-    def _append(self, models: object, kind: object, t0: float, seconds: float, ok: bool) -> None:
+    def _append(
+        self, models: tuple[object, ...], kind: object, t0: float, seconds: float, ok: bool
+    ) -> None:
         try:
             word = plain(kind)
             if not isinstance(word, str):
                 raise TypeError(f"a kind is a string, not a {type(kind).__name__}")
             name, t1 = f"device:{word}", t0 + seconds
-            item = (wire.Span, as_models(models), name, LANE, t0, t1, None, None, None, ok, None)
+            item = (wire.Span, models, name, LANE, t0, t1, None, None, None, ok, None)
         except Exception as error:  # noqa: BLE001 - the trainer must not feel what it passed
             self._queue.reject(error)
         else:

@@ -74,6 +74,8 @@ class CriticalPath:
         if hello.role == wire.Role.ENGINE:
             root = hello.parent_boot_id or hello.boot_id
             trainer = self._trainers.get(root)
+            if trainer is not None and hello.parent_boot_id is None:
+                trainer.started = hello.started  # a child of it was heard first
             if trainer is None:
                 ended = self._retire_abandoned(now)
                 trainer = self._trainers[root] = Trainer(hello.started, self._budget)
@@ -117,7 +119,9 @@ class CriticalPath:
     def disconnect(self, boot_id: str, now: float) -> None:
         """A producer's connection ended; it may come back."""
         self._last_heard = now
-        self._boots[boot_id].connections -= 1
+        boot = self._boots.pop(boot_id)
+        boot.connections -= 1
+        self._boots[boot_id] = boot  # the longest gone are let go first
 
     def _catch_up(self, trainer: Trainer) -> None:
         """The first engine is there: what backends reported before belongs to it."""
@@ -142,9 +146,12 @@ class CriticalPath:
     def _trainer_of(self, event: wire.Event) -> Trainer | None:
         """Whose work a backend's event tells of: several engines may run beside one backend."""
         if isinstance(event, wire.Span):
-            for trainer in self._trainers.values():
-                if event.models[0] in trainer.models:
-                    return trainer
+            model = event.models[0]
+            trainers = self._trainers.values()
+            for knows in (Trainer.accounts_for, Trainer.forgot):
+                for trainer in trainers:
+                    if knows(trainer, model):
+                        return trainer
         return next(reversed(self._trainers.values()), None)
 
     def _make_room_for_boot(self) -> None:
@@ -171,6 +178,7 @@ class CriticalPath:
                     trainer.reset_aggregate()
             return answer
         owners = [trainer for trainer in trainers if model_id in trainer.models]
+        owners.sort(key=lambda trainer: trainer.accounts_for(model_id))
         for trainer in owners:
             trainer.settle(model_id)
         phases = merged(trainer.models[model_id].phases for trainer in owners)
@@ -193,13 +201,13 @@ class CriticalPath:
             connected=any(boot.hello.role == wire.Role.ENGINE for boot in connected),
             last_heard=self._last_heard,
             producers=len(connected),
-            lanes=_lanes_now(self._trainers.values(), AGGREGATE, now),
+            lanes=self._lanes_now(self._trainers.values(), AGGREGATE, now),
         )
 
     def _answer(
         self, model_id: str, phases: Phases, trainers: Iterable[Trainer], now: float
     ) -> Timing:
-        """Of several trainers in one container, gauges and uptime are the newest one's."""
+        """Of several trainers, gauges, uptime and step are the last one's."""
         trainers = list(trainers)
         newest = trainers[-1] if trainers else None
         model = None if newest is None else newest.models.get(model_id)
@@ -210,22 +218,27 @@ class CriticalPath:
             waits=waits_of(phases),
             shares=shares_of(phases),
             step=None if model is None else Step.of(model.account),
-            lanes=_lanes_now(trainers, model_id, now),
+            lanes=self._lanes_now(trainers, model_id, now),
             gauges={} if newest is None else dict(newest.gauges),
             delivery=sum((t.delivery.snapshot() for t in trainers), self._backends.snapshot()),
         )
 
-
-def _lanes_now(trainers: Iterable[Trainer], model_id: str, now: float) -> dict[str, LaneNow]:
-    """Of several trainers' lanes of one name, the one that is longest in its operation."""
-    lanes: dict[str, LaneNow] = {}
-    for trainer in trainers:
-        for name, activity in trainer.activity.items():
-            lane = LaneNow(
-                activity.operation,
-                max(0.0, now - activity.since),
-                model_id == AGGREGATE or model_id in activity.models,
-            )
-            if name not in lanes or lane.for_s > lanes[name].for_s:
-                lanes[name] = lane
-    return lanes
+    def _lanes_now(
+        self, trainers: Iterable[Trainer], model_id: str, now: float
+    ) -> dict[str, LaneNow]:
+        """Of several trainers' lanes of one name, the one that is longest in its operation. A
+        trainer that is gone does nothing."""
+        here = {id(boot.trainer) for boot in self._boots.values() if boot.connections}
+        lanes: dict[str, LaneNow] = {}
+        for trainer in trainers:
+            if id(trainer) not in here:
+                continue
+            for name, activity in trainer.activity.items():
+                lane = LaneNow(
+                    activity.operation,
+                    max(0.0, now - activity.since),
+                    model_id == AGGREGATE or model_id in activity.models,
+                )
+                if name not in lanes or lane.for_s > lanes[name].for_s:
+                    lanes[name] = lane
+        return lanes

@@ -22,18 +22,28 @@ class Command:
         "model",
         "own_before",
         "request_id",
+        "seq",
         "started",
         "submitted",
         "weight",
     )
 
     def __init__(
-        self, request_id: str, model: str, kind: str, submitted: float, weight: float | None
+        self,
+        request_id: str,
+        model: str,
+        kind: str,
+        submitted: float,
+        *,
+        seq: int | None = None,
+        weight: float | None = None,
     ) -> None:
         self.request_id = request_id
         self.model = model
         self.kind = kind
         self.submitted = submitted
+        self.seq = seq
+        """Its place in the order in which its model's commands run."""
         self.weight = weight
         """Its share of a batch, relative to the batch's other commands; None counts as one."""
         self.started = False
@@ -49,7 +59,16 @@ class Command:
 class Model:
     """All of it goes when the model is forgotten."""
 
-    __slots__ = ("account", "captured", "commands", "own", "phases", "queued", "returning")
+    __slots__ = (
+        "account",
+        "captured",
+        "commands",
+        "own",
+        "phases",
+        "queued",
+        "returning",
+        "started",
+    )
 
     def __init__(self, t: float) -> None:
         self.phases: Phases = {}
@@ -62,6 +81,8 @@ class Model:
         """How many are captured and not finished."""
         self.returning = 0
         """How many have run, not captured, and are not finished."""
+        self.started: dict[str, Command] = {}
+        """Those that one has, and that are not finished."""
         self.own = 0.0
         """Seconds the gpu lane has worked for this model, in batches with it."""
 
@@ -88,12 +109,30 @@ class Model:
         if command.request_id != REGISTRATION:
             self.commands[command.request_id] = command
 
-    def start(self, command: Command) -> None:
-        """A lane took the command up."""
+    def start(self, command: Command, t: float) -> None:
+        """A lane took the command up at ``t``. A model that runs commands has been accepted,
+        whether or not that was heard."""
+        before = self.regime
         command.started = True
         del self.queued[command.request_id]
+        self.queued.pop(REGISTRATION, None)
         if command.request_id != REGISTRATION:
+            self.started[command.request_id] = command
             self.returning += 1
+        if self.regime is not before:
+            self.account.close(t, before, command.kind)
+
+    def overtaken_by(self, command: Command) -> list[Command]:
+        """Commands whose finish was lost: this one, which runs after them, has finished.
+        Commands of a model run in order, and so do those of one lane that persists them."""
+        return [
+            older
+            for older in self.started.values()
+            if older.seq is not None
+            and command.seq is not None
+            and older.seq < command.seq
+            and (older.captured is None or (older.lane is not None and older.lane == command.lane))
+        ]
 
     def capture(self, command: Command, t: float) -> None:
         """The command's capture ended at ``t``."""
@@ -106,6 +145,7 @@ class Model:
         """The command is over, or is given up."""
         before = self.regime
         del self.commands[command.request_id]
+        self.started.pop(command.request_id, None)
         if not command.started:
             del self.queued[command.request_id]
         elif command.captured is None:

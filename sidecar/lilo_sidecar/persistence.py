@@ -9,16 +9,21 @@ from typing import Final
 from .timeline import LaneTimeline
 
 _MAX_SEGMENTS: Final = 1024
-"""Segments remembered by a lane and, of its own, by a model: hours of saving."""
+"""Segments of a lane remembered: hours of saving."""
+_MAX_OWN: Final = 32
+"""Segments of one model remembered: a wait reaches back over its own last few."""
+MAX_SAVERS: Final = 1024
+"""Models whose segments are remembered, those that saved last: 8 MiB of a lane at most."""
 
 
 class _Segments:
     """Intervals in order, one after the other, with running sums of the gpu lane's idle time in
     them. The last one may be open."""
 
-    __slots__ = ("_ends", "_idle_before", "_starts")
+    __slots__ = ("_capacity", "_ends", "_idle_before", "_starts")
 
-    def __init__(self) -> None:
+    def __init__(self, capacity: int) -> None:
+        self._capacity = capacity
         self._starts: list[float] = []
         self._ends: list[float] = []
         self._idle_before: list[float] = [0.0]
@@ -29,8 +34,8 @@ class _Segments:
             t = max(t, self._ends[-1])
         self._starts.append(t)
         self._ends.append(float("inf"))
-        if len(self._starts) >= 2 * _MAX_SEGMENTS:
-            excess = len(self._starts) - _MAX_SEGMENTS
+        if len(self._starts) >= 2 * self._capacity:
+            excess = len(self._starts) - self._capacity
             del self._starts[:excess], self._ends[:excess]
             del self._idle_before[: min(excess, len(self._idle_before) - 1)]
 
@@ -67,7 +72,7 @@ class PersistenceLane:
     def __init__(self) -> None:
         self._waiting: dict[str, str] = {}
         """Captured and unfinished: model by request id, the one being persisted first."""
-        self._all = _Segments()
+        self._all = _Segments(_MAX_SEGMENTS)
         self._own: dict[str, _Segments] = {}
 
     def enter(self, request_id: str, model: str, t: float) -> None:
@@ -75,7 +80,7 @@ class PersistenceLane:
         self._waiting[request_id] = model
         if len(self._waiting) == 1:
             self._all.open(t)
-            self._own.setdefault(model, _Segments()).open(t)
+            self._serve(model, t)
 
     def leave(self, request_id: str, t: float) -> None:
         """It finished, or was given up, at ``t``."""
@@ -85,9 +90,16 @@ class PersistenceLane:
             return
         self._own[model].close(t)
         if self._waiting:
-            self._own.setdefault(next(iter(self._waiting.values())), _Segments()).open(t)
+            self._serve(next(iter(self._waiting.values())), t)
         else:
             self._all.close(t)
+
+    def _serve(self, model: str, t: float) -> None:
+        own = self._own.pop(model, None) or _Segments(_MAX_OWN)
+        own.open(t)
+        self._own[model] = own  # last: those that have not saved for long go first
+        if len(self._own) > MAX_SAVERS:
+            del self._own[next(iter(self._own))]
 
     def forget(self, model: str) -> None:
         """Let go of a model that has nothing on the lane any more."""

@@ -28,15 +28,17 @@ class LaneTimeline:
         """Busy time before each interval starts."""
         self.known_from = float("-inf")
         """Windows that begin earlier are only partly known."""
+        self.known_until = float("-inf")
+        """What the lane does later has not been heard."""
 
-    @property
-    def known_until(self) -> float:
-        """The end of the last span: what the lane does after it has not been heard."""
-        return self._ends[-1] if self._ends else float("-inf")
+    def idle_at(self, t: float) -> None:
+        """The lane has nothing to do at ``t``: all it did before has been heard."""
+        self.known_until = max(self.known_until, t)
 
     def add(self, start: float, end: float) -> None:
         """The lane worked from ``start`` to ``end``. What overlaps a span known already (a clock
         was set back) counts once."""
+        self.known_until = max(self.known_until, end)
         at = bisect_left(self._ends, end)
         if at == len(self._ends):
             if at and start < self._ends[-1]:

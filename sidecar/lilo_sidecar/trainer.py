@@ -28,6 +28,7 @@ MAX_AGGREGATE: Final = 1024
 """Phases of the aggregate: four for each name a producer may use (``wire.MAX_NAMES``)."""
 _ACCEPT: Final = "accept"
 _EXECUTING: Final = "executing:"
+_IDLE: Final = "idle"
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +90,7 @@ class Trainer:
         self._forgotten.pop(event.model, None)
         model = self._model(event.model, event.t)
         if model is not None and REGISTRATION not in model.queued:
-            model.submit(Command(REGISTRATION, event.model, _ACCEPT, event.t, None))
+            model.submit(Command(REGISTRATION, event.model, _ACCEPT, event.t))
 
     def _forget(self, event: wire.Forget) -> None:
         model = self.models.get(event.model)
@@ -114,7 +115,14 @@ class Trainer:
             # The oldest: a command that nobody finished must not keep others out for ever.
             self._drop(next(iter(self._pending.values())), event.t)
             self.delivery.pending_evicted += 1
-        command = Command(event.request_id, event.model, event.kind, event.t, event.weight)
+        command = Command(
+            event.request_id,
+            event.model,
+            event.kind,
+            event.t,
+            seq=event.seq,
+            weight=event.weight,
+        )
         self._pending[event.request_id] = command
         model.submit(command)
         if model.account.crowded:
@@ -124,6 +132,9 @@ class Trainer:
         command = self._pending.get(event.request_id)
         if command is not None:
             self._drop(command, event.t)
+            if command.started:
+                for lost in self.models[command.model].overtaken_by(command):
+                    self._drop(lost, event.t)
 
     def _drop(self, command: Command, t: float) -> None:
         del self._pending[command.request_id]
@@ -157,18 +168,19 @@ class Trainer:
         self, span: wire.Span, models: tuple[str, ...], request_ids: tuple[str, ...]
     ) -> dict[str, str]:
         """Record the waits that end with this span; the kind each of its models waited for."""
-        commands = [self._pending[i] for i in request_ids if i in self._pending]
+        commands = []
         if span.name == _ACCEPT:
             for model_id in models:
                 model = self.models.get(model_id)
                 if model is not None and REGISTRATION in model.queued:
                     commands.append(model.queued[REGISTRATION])
+        commands += [self._pending[i] for i in request_ids if i in self._pending]
         waited_for: dict[str, str] = {}
         for command in commands:
             if not command.started:
                 waited_for.setdefault(command.model, command.kind)
-                self._record_wait(command, span.t0)
-                self.models[command.model].start(command)
+                self._record_wait(command, span)
+                self.models[command.model].start(command, span.t0)
         return waited_for
 
     def _ran(self, span: wire.Span, shares: dict[str, float], waited_for: dict[str, str]) -> None:
@@ -192,8 +204,9 @@ class Trainer:
         if event.state.startswith(_EXECUTING):
             operation = event.state.removeprefix(_EXECUTING)
             self.activity[GPU] = LaneActivity(event.t, operation, event.models or ())
-        else:
+        elif event.state == _IDLE:
             self.activity.pop(GPU, None)
+            self._lanes.gpu.idle_at(event.t)
 
     def _activity(self, event: wire.Activity) -> None:
         if event.lane == GPU:
@@ -214,17 +227,21 @@ class Trainer:
 
     # --- series and accounts --------------------------------------------------------------
 
-    def _record_wait(self, command: Command, t0: float) -> None:
+    def _record_wait(self, command: Command, span: wire.Span) -> None:
         """Where a command's wait went. Its own model's work is known from running sums, the
-        lanes' from their timelines."""
-        model = self.models[command.model]
-        seen = self._lanes.window(command.model, command.kind, command.submitted, t0)
+        lanes' from their timelines; what the gpu lane does beside another lane's span may not
+        have been heard yet."""
+        model, since, t0 = self.models[command.model], command.submitted, span.t0
+        known = t0 if span.lane == GPU else max(since, min(t0, self._lanes.gpu.known_until))
+        seen = self._lanes.window(command.model, command.kind, since, known)
         own = min(seen.busy, max(0.0, model.own - command.own_before))
         wait = Wait(
-            own + seen.behind_own, seen.busy - own + seen.behind_others, seen.idle, seen.unknown
+            own + seen.behind_own,
+            seen.busy - own + seen.behind_others,
+            seen.idle,
+            seen.unknown + t0 - known,
         )
-        phase = f"{command.kind}.queue_wait"
-        self._record((command.model,), phase, command.submitted, t0, 1, wait=wait)
+        self._record((command.model,), f"{command.kind}.queue_wait", since, t0, 1, wait=wait)
 
     def settle(self, model_id: str) -> None:
         """Bring a model's account as far as the lanes are known."""
@@ -283,6 +300,16 @@ class Trainer:
                 return None
             model = self.models[model_id] = Model(t)
         return model
+
+    def forgot(self, model_id: str) -> bool:
+        """Whether a model was here and is gone."""
+        return model_id in self._forgotten
+
+    def accounts_for(self, model_id: str) -> bool:
+        """Whether the engine itself told of a model here; a backend may name one that is
+        another engine's."""
+        model = self.models.get(model_id)
+        return model is not None and bool(model.own or model.commands or model.queued)
 
     def reset_model(self, model_id: str) -> None:
         """Start the model's next interval."""

@@ -402,6 +402,31 @@ def test_forked_child_reports_for_itself(path: Path, way: str) -> None:
         assert sum(counts.values()) == 2 * 2
 
 
+def test_children_of_an_unused_child_report_for_themselves(path: Path) -> None:
+    """A child that only forks workers, as managers do: each worker has numbers of its own."""
+    script = """
+        observer.begin(Operation("m", 0))
+        pid = os.fork()
+        if pid == 0:
+            workers = []
+            for worker in range(3):
+                workers.append(os.fork())
+                if workers[-1] == 0:
+                    for seq in range(10):
+                        observer.begin(Operation(f"w{worker}", seq))
+                    observer.close()
+                    os._exit(0)
+            assert [os.waitpid(worker, 0)[1] for worker in workers] == [0, 0, 0]
+            os._exit(0)
+        assert os.waitpid(pid, 0)[1] == 0
+    """
+    with receiver(path) as far:
+        finished(trainer(script, path))
+        far.wait_for(lambda: len(far.events) == 31)
+        assert len({hello.boot_id for hello in far.hellos}) == 4
+        assert len({hello.parent_boot_id for hello in far.hellos}) == 2
+
+
 def test_unused_observer_in_a_child_stays_silent(path: Path) -> None:
     """A child that reports nothing opens no connection, and its exit does not disturb the
     parent's."""

@@ -233,6 +233,37 @@ def test_kinds_are_words(far: Receiver, timer: DeviceTimer) -> None:
     assert spans(far).keys() == {"device:forward"}
 
 
+def test_models_are_taken_as_they_are_when_the_span_begins(
+    far: Receiver, timer: DeviceTimer, cuda: Cuda
+) -> None:
+    """The caller may go on changing its list."""
+    models = ["a"]
+    with timer.span(models, "forward"):
+        models[0] = "b"
+    models.append("c")
+    cuda.stream.finish()
+    far.wait_for(lambda: len(far.events) == 1)
+    (event,) = far.events
+    assert isinstance(event, wire.Span)
+    assert event.models == ("a",)
+
+
+def test_timer_that_does_not_report_holds_nothing(
+    far: Receiver, cuda: Cuda, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A rank that does not report, and a closed timer, keep no device events."""
+    monkeypatch.setenv("RANK", "1")
+    secondary = DeviceTimer(far.path)
+    monkeypatch.delenv("RANK")
+    closed = DeviceTimer(far.path)
+    closed.close()
+    for timer in (secondary, closed):
+        with timer.span("m", "forward"):
+            cuda.stream.work(1.0)
+        assert not timer._running
+        assert timer._queue.dropped.value() == 1
+
+
 def test_spans_the_device_does_not_reach_are_bounded(
     far: Receiver, timer: DeviceTimer, cuda: Cuda, monkeypatch: pytest.MonkeyPatch
 ) -> None:

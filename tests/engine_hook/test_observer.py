@@ -84,7 +84,7 @@ def test_every_call_arrives_as_its_event(far: Receiver, observer: TimingObserver
         ),
         wire.Activity(at(6), "gpu", None, None, None),
         wire.State(at(7), None, "idle"),
-        wire.Finish(at(8), "m", "m:3", "done"),
+        wire.Finish(at(8), "m", "m:3"),
         wire.Gauge(at(9), "backend_ready"),
         wire.Gauge(at(10), "serving_ready"),
         wire.Forget(at(11), "m"),
@@ -184,7 +184,6 @@ _BAD_CALLS: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = [
     ("span", (["m"], "x", "gpu", 1.0, 2.0), {"request_ids": [_nested(12)]}),
     ("register_model", (_nested(12),), {}),
     ("finish", (None, "done"), {}),
-    ("finish", (Operation("m"), None), {}),
     ("set_activity", (None, None), {}),
     ("set_activity", ("gpu", Hostile()), {}),
     ("state", (None, "executing:x"), {}),
@@ -277,6 +276,15 @@ def test_device_tensors_are_refused_unread(far: Receiver, observer: TimingObserv
     observer.span("m", "x", "gpu", 1.0, DeviceScalar(), n=DeviceScalar())  # type: ignore[arg-type]
     far.wait_for(lambda: far.rejected == 2)
     assert DeviceScalar.reads == 0
+
+
+def test_how_a_command_ended_stays_in_the_trainer(far: Receiver, observer: TimingObserver) -> None:
+    """The engine's word for it may be anything, the text of an error included."""
+    for state in ("done", None, "CUDA out of memory " * 50, object()):
+        observer.finish(Operation("m"), state)
+    far.wait_for(lambda: len(far.events) == 4)
+    assert far.rejected == 0
+    assert "CUDA" not in repr(far.batches)
 
 
 def test_names_without_end_are_rejected(far: Receiver, observer: TimingObserver) -> None:

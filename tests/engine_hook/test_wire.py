@@ -19,7 +19,7 @@ EVENTS: list[wire.Event] = [
     wire.Forget(2.0, "m"),
     wire.Begin(3.0, "m", "m:0", 0, "forward", 64.0),
     wire.Begin(3.0, "m", "other", None, "forward", None),
-    wire.Finish(4.0, "m", "m:0", "done"),
+    wire.Finish(4.0, "m", "m:0"),
     wire.Span(("m", "n"), "forward", "gpu", 5.0, 6.0, ("m:0", "n:0"), None, 2, False, (1.0, 2.0)),
     wire.Span(("m",), "forward", "gpu", 5.0, 6.0, None, (0,), None, None, None),
     wire.State(7.0, ("m",), "executing:forward"),

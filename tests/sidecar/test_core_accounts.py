@@ -7,6 +7,7 @@ import pytest
 from lilo_engine_hook import wire
 from lilo_sidecar import lanes
 from lilo_sidecar.critical_path import CriticalPath
+from lilo_sidecar.persistence import MAX_SAVERS
 from lilo_sidecar.timeline import LaneTimeline
 from lilo_sidecar.timing import LaneNow, WaitTiming
 from support.feed import Feed, begin, finish, hello, span
@@ -158,6 +159,101 @@ def test_result_that_is_not_handed_out_is_overhead(feed: Feed) -> None:
     step = feed.timing("a").step
     assert step is not None
     assert (step.mine_s, step.overhead_s, step.client_s) == (2.0, 2.0, 1.0)
+
+
+def test_lost_finish_is_made_up_for_by_the_next(feed: Feed) -> None:
+    """Commands of a model run in order: when a later one has finished, an earlier one has, too,
+    and does not count as overhead for ever."""
+    for seq in range(10):
+        t = 10.0 * seq
+        feed(begin("a", seq, t), span(["a"], t, t + 1.0, ids=[f"a:{seq}"]))
+        if seq != 3:
+            feed(finish("a", seq, t + 1.0))
+    step = feed.timing("a").step
+    assert step is not None
+    assert (step.mine_s, step.overhead_s, step.client_s) == (10.0, 9.0, 72.0)
+
+
+def test_lost_acceptance_does_not_wait_for_ever(feed: Feed) -> None:
+    """A model that runs commands has been accepted, whether or not that was heard."""
+    feed(wire.Register(0.0, "a"), begin("a", 0, 1.0), span(["a"], 2.0, 3.0, ids=["a:0"]))
+    feed(finish("a", 0, 3.0), begin("a", 1, 9.0), span(["a"], 9.0, 10.0, ids=["a:1"]))
+    step = feed.timing("a").step
+    assert step is not None
+    assert (step.mine_s, step.overhead_s, step.client_s) == (2.0, 2.0, 6.0)
+
+
+def test_command_given_up_on_an_idle_lane_is_settled_when_the_lane_says_so(feed: Feed) -> None:
+    """The lane's own word that it is idle is as good as a span of it; so is an empty span."""
+    feed(begin("a", 0, 1.0), finish("a", 0, 4.0))
+    step = feed.timing("a").step
+    assert step is not None
+    assert step.until == 1.0
+    feed(wire.State(5.0, None, "idle"))
+    step = feed.timing("a").step
+    assert step is not None
+    assert (step.until, step.overhead_s) == (4.0, 3.0)
+    feed(begin("b", 0, 5.0), span(["b"], 8.0, 8.0, ids=["b:0"]))
+    step = feed.timing("b").step
+    assert step is not None
+    assert step.wall_s == 3.0
+
+
+def test_unknown_state_says_nothing_about_the_lane(feed: Feed) -> None:
+    """An engine may have states of its own."""
+    feed(wire.State(1.0, ("a",), "executing:forward"), wire.State(2.0, ("a",), "queued"))
+    assert feed.timing("a").lanes["gpu"].operation == "forward"
+
+
+def test_late_span_leaves_the_next_operation_running(feed: Feed) -> None:
+    """The span of one operation may be heard after the next has begun."""
+    feed(wire.State(5.0, ("a",), "executing:optim_step"), span(["a"], 1.0, 4.0))
+    assert feed.timing("a").lanes["gpu"].operation == "optim_step"
+
+
+def test_command_that_runs_on_another_lane_waited_all_the_same(feed: Feed) -> None:
+    """What begins on another lane ends its wait; what the gpu lane did meanwhile and was not
+    heard of yet is unattributed in the wait, and known to the account later."""
+    feed(
+        begin("a", 0, 0.0, "load"),
+        span(["a"], 6.0, 7.0, "load", ids=["a:0"], lane="checkpoint"),
+        finish("a", 0, 7.0),
+        span(["b"], 0.0, 8.0),
+    )
+    assert feed.timing("a").waits["load"] == WaitTiming(0.0, 0.0, 0.0, 6.0)
+    step = feed.timing("a").step
+    assert step is not None
+    assert (step.neighbors_s, step.overhead_s) == (6.0, 1.0)
+
+
+def test_next_submission_before_the_span_is_heard(feed: Feed) -> None:
+    """Work is over, the client has submitted again, and only then its span arrives: the time in
+    between was the client's."""
+    feed(
+        begin("a", 0, 0.0),
+        begin("a", 1, 5.0),
+        span(["a"], 1.0, 3.0, ids=["a:0"]),
+        finish("a", 0, 3.0),
+        span(["a"], 6.0, 7.0, ids=["a:1"]),
+    )
+    step = feed.timing("a").step
+    assert step is not None
+    assert (step.mine_s, step.wall_s) == (3.0, 7.0)
+    assert step.overhead_s + step.client_s == 4.0
+
+
+def test_models_that_saved_are_bounded(feed: Feed) -> None:
+    """A lane remembers the saving of so many models, those that saved last."""
+    feed(wire.Activity(0.0, "checkpoint", None, None, "save_weights"))
+    for number in range(MAX_SAVERS + 20):
+        model, t = f"m{number}", float(number)
+        feed(
+            begin(model, 0, t, "save_weights"),
+            span([model], t, t + 0.25, "capture:save_weights", ids=[f"{model}:0"]),
+            finish(model, 0, t + 0.5),
+        )
+    (only,) = feed.core._trainers.values()
+    assert len(only._lanes._persistence["checkpoint"]._own) == MAX_SAVERS
 
 
 def test_interval_ends_where_the_account_is_settled(feed: Feed) -> None:

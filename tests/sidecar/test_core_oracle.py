@@ -70,6 +70,7 @@ class Oracle:
     begun: dict[str | None, int] = field(default_factory=lambda: defaultdict(int))
     waiting: dict[str, tuple[str, str, float]] = field(default_factory=dict)
     started: set[str] = field(default_factory=set)
+    captured: set[str] = field(default_factory=set)
     registered: dict[str, float] = field(default_factory=dict)
     gone: set[str] = field(default_factory=set)
     negative: int = 0
@@ -96,10 +97,22 @@ class Oracle:
                 if model not in self.gone and request_id not in self.waiting:
                     self.waiting[request_id] = (model, kind, t)
                     self.started.discard(request_id)
-            case wire.Finish(_, _, request_id, _):
-                self.waiting.pop(request_id, None)
+                    self.captured.discard(request_id)
+            case wire.Finish(_, _, request_id):
+                self.finish(request_id)
             case wire.Span():
                 self.work(event)
+
+    def finish(self, request_id: str) -> None:
+        if request_id not in self.waiting:
+            return
+        model, _, _ = self.waiting.pop(request_id)
+        if request_id not in self.started:
+            return
+        # Commands of a model run in order: the finishes of those before it were lost.
+        for older in self.started & self.waiting.keys() - self.captured:
+            if self.waiting[older][0] == model and older < request_id:
+                del self.waiting[older]
 
     def work(self, event: wire.Span) -> None:
         distinct = tuple(dict.fromkeys(event.models))
@@ -107,11 +120,13 @@ class Oracle:
         if ids is None:
             single = len(distinct) == 1 and event.seq_ids is not None
             ids = tuple(f"{distinct[0]}:{seq}" for seq in event.seq_ids or ()) if single else ()
+        taken_up: list[str] = []
         for request_id in ids:
             if request_id in self.waiting and request_id not in self.started:
                 self.started.add(request_id)
                 model, kind, submitted = self.waiting[request_id]
                 self.record((model,), f"{kind}.queue_wait", event.t0 - submitted, 1)
+                taken_up.append(model)
         if event.name == "accept":
             for model in distinct:
                 if model in self.registered:
@@ -119,6 +134,10 @@ class Oracle:
                     self.record((model,), "accept.queue_wait", wait, 1)
             if event.ok is not False:
                 self.gauges.setdefault("trainer.first_model_ready_s", event.t1)
+        for model in taken_up:
+            self.registered.pop(model, None)  # what runs commands has been accepted
+        if event.name.startswith("capture:") and event.t1 >= event.t0:
+            self.captured.update(i for i in ids if i in self.waiting and i in self.started)
         prefix, _, kind = event.name.rpartition(":")
         phase = f"{kind}.{prefix or 'execute'}"
         batch = event.n or len(ids) or len(distinct)

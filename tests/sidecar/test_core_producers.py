@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from lilo_engine_hook import wire
-from lilo_sidecar.critical_path import MAX_EARLY, CriticalPath
+from lilo_sidecar.critical_path import MAX_BOOTS, MAX_EARLY, CriticalPath
 from lilo_sidecar.timing import Health
-from support.feed import Feed, hello, span
+from support.feed import Feed, begin, hello, span
 
 
 def executions(feed: Feed, model: str | None = None) -> int:
@@ -132,11 +132,66 @@ def test_backend_adds_to_the_engine_that_has_the_model() -> None:
     second(wire.Register(0, "n"))
     backend(span(["m"], 1, 2), span(["n"], 2, 4), dropped=2)
     assert (executions(first, "m"), executions(first, "n")) == (1, 1)
+    (owner, other) = core._trainers.values()
+    assert (list(owner.models), list(other.models)) == (["m"], ["n"])
+    first(wire.Forget(5, "m"))
+    backend(span(["m"], 5, 6))
+    assert "m" not in owner.models.keys() | other.models.keys(), "not brought back by anybody"
     assert first.timing("m").delivery.dropped == 2
     core.disconnect("first", 0.0)
     core.disconnect("second", 0.0)
     third = Feed(core, hello("third"))
     assert len(third.ended) == 2
+
+
+def test_step_is_the_engines_not_the_one_a_backend_began() -> None:
+    """A device span heard before its model's engine told of it does not hide the account."""
+    core = CriticalPath()
+    first, _ = Feed(core, hello("first")), Feed(core, hello("second"))
+    backend = Feed(core, hello("backend", role="backend"))
+    backend(span(["m"], 0, 1, "device:forward", lane="device"))
+    first(begin("m", 0, 0.0), span(["m"], 1.0, 3.0, ids=["m:0"]))
+    step = first.timing("m").step
+    assert step is not None
+    assert (step.wall_s, step.mine_s) == (3.0, 2.0)
+
+
+def test_start_of_a_trainer_is_its_own_processes() -> None:
+    """After a restart of the sidecar a forked child may be heard first; the trainer's start is
+    the parent's all the same."""
+    core = CriticalPath()
+    Feed(core, hello("child", parent="parent", started=900.0))
+    parent = Feed(core, hello("parent", started=100.0))
+    parent(wire.Gauge(150.0, "serving_ready"))
+    answer = core.timing(None, reset=False, now=1000.0)
+    assert (answer.uptime_s, answer.gauges["trainer.serving_ready_s"]) == (900.0, 50.0)
+
+
+def test_trainer_that_is_gone_does_nothing() -> None:
+    """Its last operation is not shown as one that runs, nor hides another trainer's."""
+    core = CriticalPath()
+    gone, here = Feed(core, hello("gone")), Feed(core, hello("here"))
+    gone(wire.State(10.0, ("a",), "executing:forward"))
+    here(wire.State(90.0, ("b",), "executing:optim_step"))
+    assert core.health(100.0).lanes["gpu"].operation == "forward"
+    core.disconnect("gone", 95.0)
+    assert core.health(100.0).lanes["gpu"].operation == "optim_step"
+    core.disconnect("here", 96.0)
+    assert core.health(100.0).lanes == {}
+
+
+def test_the_boot_longest_gone_is_let_go_first() -> None:
+    """A producer that is away for a moment keeps its place in the numbering."""
+    core = CriticalPath()
+    feed = Feed(core)
+    feed(span(["m"], 0, 1))
+    for child in range(MAX_BOOTS - 1):
+        core.connect(hello(f"child{child}", parent="boot"), 0.0)
+        core.disconnect(f"child{child}", 0.0)
+    core.disconnect("boot", 0.0)
+    core.connect(hello("one more", parent="boot"), 0.0)
+    core.connect(hello(), 0.0)
+    assert core.acked("boot") == 1
 
 
 def test_backend_may_be_heard_before_its_engine() -> None:

@@ -23,7 +23,7 @@ def begin(model: str, seq: int, t: float, kind: str = "forward_backward") -> wir
 
 def finish(model: str, seq: int, t: float = 0.0) -> wire.Finish:
     """The end of that command."""
-    return wire.Finish(t, model, f"{model}:{seq}", "done")
+    return wire.Finish(t, model, f"{model}:{seq}")
 
 
 def span(

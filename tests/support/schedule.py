@@ -82,6 +82,7 @@ def random_schedule(random: Random, size: int) -> Schedule:
         schedule.commands.append(command)
         waiting[model].append(command)
     now = 0.0
+    handed_out = dict.fromkeys(models, 0.0)
     lane_free = dict.fromkeys(LANE_OF.values(), 0.0)
     gate = random.random() < 0.5  # whether captures wait for their persistence lane
 
@@ -142,7 +143,9 @@ def random_schedule(random: Random, size: int) -> Schedule:
             persist(command)
         else:
             for member in batch:
-                member.finished = end + quarters(0, 3)
+                # A model's results are handed out in the order of its commands.
+                handed_out[member.model] = max(handed_out[member.model], end + quarters(0, 3))
+                member.finished = handed_out[member.model]
     return schedule
 
 
@@ -163,7 +166,7 @@ def events(schedule: Schedule, random: Random) -> list[wire.Event]:
         send(t, 0, wire.Begin(t, command.model, command.request_id, command.seq, command.kind,
                               command.weight))  # fmt: skip
         t = command.finished
-        send(t, 3, wire.Finish(t, command.model, command.request_id, "done"))
+        send(t, 3, wire.Finish(t, command.model, command.request_id))
     for at, work in enumerate(schedule.work):
         ids = tuple(command.request_id for command in work.commands)
         span = wire.Span(work.models, work.name, "gpu", work.start, work.end, ids, None,

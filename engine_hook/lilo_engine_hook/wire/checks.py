@@ -151,12 +151,11 @@ def _parse_begin(
     )
 
 
-def _parse_finish(t: object, model: object, request_id: object, state: object) -> Event:
+def _parse_finish(t: object, model: object, request_id: object) -> Event:
     return Finish(
         time(t, "t"),
         text(model, MAX_MODEL_ID, "model_id"),
         text(request_id, MAX_REQUEST_ID, "request_id"),
-        text(state, MAX_NAME, "state"),
     )
 
 

@@ -42,12 +42,12 @@ class Begin(NamedTuple):
 
 
 class Finish(NamedTuple):
-    """A command is over, however it ended; ``state`` is the engine's word for how."""
+    """A command is over, however it ended. The engine's word for how stays in the trainer: it
+    may be the text of an error."""
 
     t: float
     model: str
     request_id: str
-    state: str
 
 
 class Span(NamedTuple):
