@@ -28,6 +28,10 @@ from ._statistics import counters, log
 
 MAX_PREFIXES: Final = 64
 """Prefixes in one run; each has a model of its own."""
+SUCCESSION: Final = 3
+"""Reports of another model, with none of its own between them, after which a prefix passes to it:
+a loop that goes on with a new model, since its trainer was restarted, say. Two models that both
+go on reporting never get that far."""
 
 
 class RunFinishedError(Exception):
@@ -69,9 +73,23 @@ class _Series:
         self._defined = False
         self._number = 0
         self._pending: _Pending | None = None
+        self._claims = 0
+
+    def claimed_by(self, run: Run, model_id: str) -> _Series | None:
+        """Another model wants to report here: its series, if this one's model has gone silent
+        and its figures are committed."""
+        self._claims += 1
+        if self._claims < SUCCESSION:
+            return None
+        if self._pending is not None and self._pending.row == _row(run):
+            return None
+        successor = _Series(self._prefix, model_id)
+        successor._defined, successor._number = self._defined, self._number
+        return successor
 
     def write(self, run: Run, report: Report) -> Mapping[str, float]:
         """Log the report; returns what was logged. Raises what the run raises."""
+        self._claims = 0
         self._define(run)
         row = _row(run)
         earlier = self._pending if self._pending is not None and self._pending.row == row else None
@@ -155,6 +173,11 @@ class RunLogs:
     def check(self, run: Run, prefix: str, model_id: str) -> None:
         """Whether a report would be taken, as far as that is known before there is one. Raises
         `PrefixTakenError` and `RunFinishedError`."""
+        series = self._runs.get(run, {}).get(prefix)
+        if series is not None and series.model_id != model_id and not is_finished(run):
+            successor = series.claimed_by(run, model_id)
+            if successor is not None:
+                self._runs[run][prefix] = successor
         self._series(run, prefix, model_id)
 
     def write(self, run: Run, prefix: str, model_id: str, report: Report) -> Mapping[str, float]:

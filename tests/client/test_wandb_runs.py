@@ -112,6 +112,26 @@ def test_two_models_under_one_prefix_do_not_overwrite_each_other(
     assert reporting_statistics().ambiguous == 2
 
 
+def test_a_loop_may_go_on_with_a_new_model(runs: Runs, server: TimingServer) -> None:
+    """A trainer was restarted and the loop has a new model in the same run: once the old one has
+    been silent for three reports, and its figures are committed, the new one's are logged. Two
+    that both go on reporting never take turns."""
+    run = runs.start()
+    report(server, "old", step=1)
+    for step in (2, 3, 4):
+        report(server, "new", step=step)
+    assert reporting_statistics().ambiguous == 3, "the old one's figures wait for their commit"
+    run.log({"loss": 1.0})
+    report(server, "new", step=5)
+    run.log({"loss": 2.0})
+    for step in range(6, 12, 2):
+        report(server, "old", step=step)
+        report(server, "new", step=step + 1)
+    assert reporting_statistics().ambiguous == 6
+    rows = [row for row in runs.rows(run) if "lilo/step" in row]
+    assert [row["lilo/step"] for row in rows] == [1, 5, 11]
+
+
 def test_a_model_that_was_never_reported_takes_no_prefix(runs: Runs, server: TimingServer) -> None:
     """A wrong id that the server does not know does not keep the right one out."""
     run = runs.start()
