@@ -136,7 +136,7 @@ class CriticalPath:
         ended = []
         for root, trainer in list(self._trainers.items()):
             if id(trainer) not in living:
-                ended.append(self._answer(AGGREGATE, trainer.lifetime(), [trainer], now))
+                ended.append(self._answer(AGGREGATE, trainer.records.lifetime(), [trainer], now))
                 trainer.close()
                 del self._trainers[root]
                 for boot_id in [i for i, boot in self._boots.items() if boot.trainer is trainer]:
@@ -171,11 +171,11 @@ class CriticalPath:
         trainers = list(self._trainers.values())
         if model_id is None or model_id == AGGREGATE:
             answer = self._answer(
-                AGGREGATE, merged(trainer.aggregate for trainer in trainers), trainers, now
+                AGGREGATE, merged(trainer.records.aggregate for trainer in trainers), trainers, now
             )
             if reset:
                 for trainer in trainers:
-                    trainer.reset_aggregate()
+                    trainer.records.reset_aggregate()
             return answer
         owners = [trainer for trainer in trainers if model_id in trainer.models]
         owners.sort(key=lambda trainer: trainer.accounts_for(model_id))
@@ -191,7 +191,7 @@ class CriticalPath:
     def lifetime(self, now: float) -> Timing:
         """The aggregate since the trainer started, whatever was reset."""
         trainers = list(self._trainers.values())
-        phases = merged(trainer.lifetime() for trainer in trainers)
+        phases = merged(trainer.records.lifetime() for trainer in trainers)
         return self._answer(AGGREGATE, phases, trainers, now)
 
     def health(self, now: float) -> Health:

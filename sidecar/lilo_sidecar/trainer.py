@@ -6,7 +6,6 @@ Pure: no I/O and no clock; every time comes with an event.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Final
 
 from lilo_engine_hook import wire
@@ -15,8 +14,10 @@ from .account import QueuedSplit
 from .delivery import Tally
 from .lanes import GPU, MAX_LANES, Lanes
 from .model import REGISTRATION, Command, Model
-from .series import NO_WAIT, Phases, Series, SeriesBudget, Wait, merged
+from .records import Records
+from .series import NO_WAIT, SeriesBudget, Wait
 from .shares import execution_shares
+from .spans import phase_of, request_ids_of
 
 MAX_PENDING: Final = 4096
 """Commands submitted and not finished. A client pipelines a handful; 256 models times 16."""
@@ -24,8 +25,6 @@ MAX_MODELS: Final = 8192
 """Models known at once: no more can have a series each."""
 MAX_FORGOTTEN: Final = 8192
 """Forgotten ids remembered, so that a span that comes late does not bring its model back."""
-MAX_AGGREGATE: Final = 1024
-"""Phases of the aggregate: four for each name a producer may use (``wire.MAX_NAMES``)."""
 _ACCEPT: Final = "accept"
 _EXECUTING: Final = "executing:"
 _IDLE: Final = "idle"
@@ -41,11 +40,8 @@ class LaneActivity:
 
 
 class Trainer:
-    """The figures of one trainer, from its start to its end.
-
-    ``budget`` bounds the per-model series of all trainers together; the aggregate has a bound
-    of its own, so that many models never crowd it out.
-    """
+    """The figures of one trainer, from its start to its end. ``budget`` bounds the per-model
+    series of all trainers together."""
 
     def __init__(self, started: float, budget: SeriesBudget) -> None:
         self.started = started
@@ -53,13 +49,9 @@ class Trainer:
         self.gauges: dict[str, float] = {}
         self.delivery = Tally()
         self.models: dict[str, Model] = {}
-        self.aggregate: Phases = {}
-        """All models since the aggregate was last reset."""
+        self.records = Records(budget)
         self.activity: dict[str, LaneActivity] = {}
         """What each lane that works now is doing."""
-        self._earlier: Phases = {}
-        """All models before that."""
-        self._budget = budget
         self._pending: dict[str, Command] = {}
         self._forgotten: dict[str, None] = {}
         self._lanes = Lanes()
@@ -98,7 +90,7 @@ class Trainer:
             for command in list(model.commands.values()):
                 self._drop(command, event.t)
             self._lanes.forget(event.model)
-            self._budget.give_back(len(model.phases))
+            self.records.clear(model)
             del self.models[event.model]
         self._forgotten.pop(event.model, None)
         self._forgotten[event.model] = None
@@ -146,7 +138,7 @@ class Trainer:
 
     def _span(self, span: wire.Span) -> None:
         models = tuple(dict.fromkeys(span.models))
-        request_ids = _request_ids(span, models)
+        request_ids = request_ids_of(span, models)
         waited_for = self._start(span, models, request_ids)
         batch = span.n or len(request_ids) or len(models)
         on_gpu = span.lane == GPU and span.t1 >= span.t0
@@ -269,24 +261,15 @@ class Trainer:
         if seconds < 0:
             self.delivery.negative += 1
             return
-        series = self.aggregate.get(phase)
-        if series is None and len(self.aggregate) < MAX_AGGREGATE:
-            series = self.aggregate[phase] = Series()
-        if series is None:
+        if not self.records.add(phase, seconds, batch, seconds if shares else 0.0, wait):
             self.delivery.series_refused += 1
-        else:
-            series.add(seconds, batch, seconds if shares else 0.0, wait)
         for model_id in models:
             model = self._model(model_id, start)
             if model is None:
                 continue
-            series = model.phases.get(phase)
-            if series is None:
-                if not self._budget.take():
-                    self.delivery.series_refused += 1
-                    continue
-                series = model.phases[phase] = Series()
-            series.add(seconds, batch, seconds * shares[model_id] if shares else 0.0, wait)
+            share = seconds * shares[model_id] if shares else 0.0
+            if not self.records.add_to(model, phase, seconds, batch, share, wait):
+                self.delivery.series_refused += 1
 
     def _model(self, model_id: str, t: float) -> Model | None:
         """The model, made known at ``t`` if need be; None if it was forgotten or there is no
@@ -314,39 +297,11 @@ class Trainer:
     def reset_model(self, model_id: str) -> None:
         """Start the model's next interval."""
         model = self.models[model_id]
-        self._budget.give_back(len(model.phases))
-        model.phases = {}
+        self.records.clear(model)
         model.account.restart()
 
-    def reset_aggregate(self) -> None:
-        """Start the aggregate's next interval; `lifetime` keeps what was."""
-        self._earlier = self.lifetime()
-        self.aggregate = {}
-
-    def lifetime(self) -> Phases:
-        """The aggregate since the trainer started, whatever was reset."""
-        return merged((self._earlier, self.aggregate))
-
     def close(self) -> None:
-        """The trainer is gone: give back what its models used of the budget."""
-        self._budget.give_back(sum(len(model.phases) for model in self.models.values()))
+        """The trainer is gone: let go of its models."""
+        for model in self.models.values():
+            self.records.clear(model)
         self.models = {}
-
-
-@lru_cache(maxsize=4 * wire.MAX_NAMES)
-def phase_of(name: str) -> str:
-    """The phase of a span name: ``capture:K`` is ``K.capture``, likewise ``persist:K`` and
-    ``device:K``, anything else is an execution."""
-    for prefix in ("capture", "persist", "device"):
-        if name.startswith(prefix + ":"):
-            return f"{name[len(prefix) + 1 :]}.{prefix}"
-    return f"{name}.execute"
-
-
-def _request_ids(span: wire.Span, models: tuple[str, ...]) -> tuple[str, ...]:
-    if span.request_ids is not None:
-        return span.request_ids
-    if span.seq_ids is not None and len(models) == 1:
-        # Sequence numbers are per model; beside several models nobody knows whose they are.
-        return tuple(f"{models[0]}:{seq}" for seq in span.seq_ids)
-    return ()

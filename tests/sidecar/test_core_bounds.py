@@ -8,7 +8,8 @@ from lilo_engine_hook import wire
 from lilo_sidecar import critical_path, trainer
 from lilo_sidecar.account import MAX_PIECES
 from lilo_sidecar.critical_path import MAX_BOOTS, MAX_SERIES, CriticalPath
-from lilo_sidecar.trainer import MAX_AGGREGATE, MAX_FORGOTTEN, MAX_MODELS, MAX_PENDING
+from lilo_sidecar.records import MAX_AGGREGATE
+from lilo_sidecar.trainer import MAX_FORGOTTEN, MAX_MODELS, MAX_PENDING
 from support.feed import Feed, begin, finish, hello, span
 
 
