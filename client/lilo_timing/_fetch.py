@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 import threading
+import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NoReturn
 
@@ -48,7 +49,7 @@ class TimingRequest:
     api_key: str | None = field(repr=False)
     reset: bool
     timeout: float
-    """Seconds, for connecting and for each wait for data."""
+    """Seconds, for connecting, for each wait for data, and for the whole body."""
     transport: httpx.BaseTransport | None
 
 
@@ -99,6 +100,7 @@ def fetch(request: TimingRequest) -> TimingAnswer:
     params = {"model_id": request.model_id}
     if request.reset:
         params["reset"] = "true"
+    deadline = time.monotonic() + request.timeout
     try:
         with _client(request.transport).stream(
             "GET",
@@ -107,7 +109,7 @@ def fetch(request: TimingRequest) -> TimingAnswer:
             headers=headers,
             timeout=request.timeout,
         ) as response:
-            body = read_bounded(response)
+            body = read_bounded(response, deadline)
             status = response.status_code
     # `from None` where httpx's own text could repeat what was passed to it.
     except httpx.TimeoutException as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from typing import TYPE_CHECKING, Any, Final
 
 from .errors import UnexpectedAnswerError
@@ -25,11 +26,17 @@ _MAX_QUOTED: Final = 200
 """Characters of a server's message that an error of ours repeats."""
 
 
-def read_bounded(response: httpx.Response) -> bytes:
-    """The body of a streamed response. Raises `UnexpectedAnswerError` past MAX_ANSWER."""
+def read_bounded(response: httpx.Response, deadline: float) -> bytes:
+    """The body of a streamed response. Raises `UnexpectedAnswerError` past MAX_ANSWER, and
+    httpx.ReadTimeout past ``deadline`` (of time.monotonic): httpx's own limit is for each wait,
+    and a body that trickles keeps within it for ever."""
+    import httpx
+
     check_encoding(response)
     body = bytearray()
     for part in response.iter_bytes():
+        if time.monotonic() > deadline:
+            raise httpx.ReadTimeout("the answer trickles", request=response.request)
         if len(body) + len(part) > MAX_ANSWER:
             raise _too_large()
         body += part

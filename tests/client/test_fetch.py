@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import gzip
 import json
+from collections.abc import Iterator
 from typing import Any
 
 import httpx
 import pytest
 
 import lilo_timing
-from lilo_timing import critical_path_metrics
+from lilo_timing import SlowAnswerError, critical_path_metrics
 from lilo_timing._http import MAX_ANSWER
 from support.timing_server import (
     Answer,
@@ -239,3 +240,20 @@ def test_a_request_shows_no_key() -> None:
         "m", base_url="http://a", api_key=SECRET, reset=True, timeout=1, transport=None
     )
     assert SECRET not in repr(request)
+
+
+class Trickle(httpx.BaseTransport, httpx.SyncByteStream):
+    """Answers with a body that comes byte by byte and never ends."""
+
+    def handle_request(self, request: httpx.Request) -> httpx.Response:
+        return httpx.Response(200, stream=self)
+
+    def __iter__(self) -> Iterator[bytes]:
+        while True:
+            yield b" "
+
+
+def test_answer_that_trickles_is_given_up() -> None:
+    """The time is for all of the answer, however busily it comes."""
+    with pytest.raises(SlowAnswerError, match=r"did not answer within 0\.05 s"):
+        critical_path_metrics("m", base_url="http://127.0.0.1:1", timeout=0.05, transport=Trickle())
