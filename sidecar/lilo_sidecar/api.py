@@ -16,6 +16,7 @@ from starlette.types import ASGIApp
 from .answers import BadRequestError, json_answer, on_bad_request, on_fault, on_http_exception
 from .bearer import BearerToken
 from .critical_path import CriticalPath
+from .hosts import LoopbackHosts
 from .ingest import Ingest
 from .openapi import document
 from .query import parse_timing_query
@@ -56,7 +57,7 @@ class Api:
             },
         )
         app.router.redirect_slashes = False  # a path that is not there is a 404, in JSON
-        return app if token is None else BearerToken(app, token)
+        return LoopbackHosts(app) if token is None else BearerToken(app, token)
 
     async def _timing(self, request: Request) -> Response:
         model_id, reset = parse_timing_query(request.scope["query_string"])

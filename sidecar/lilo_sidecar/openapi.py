@@ -182,6 +182,7 @@ _ERROR: Final = _record(
     "Every answer that is no success.",
 )
 _UNAUTHORIZED: Final = _json("Error", "A token is required and was not given.")
+_FOREIGN: Final = _json("Error", "Without a token: the request's Host is not this machine.")
 _OPEN: Final[list[dict[str, list[str]]]] = [{}]
 _TOKEN: Final[list[dict[str, list[str]]]] = [{}, {"bearer": []}]
 
@@ -224,6 +225,7 @@ _DOCUMENT: Final[dict[str, Any]] = {
                     "200": _json("Timing", "The figures."),
                     "400": _json("Error", "An unknown, repeated or malformed parameter."),
                     "401": _UNAUTHORIZED,
+                    "403": _FOREIGN,
                 },
             }
         },
@@ -246,6 +248,7 @@ _DOCUMENT: Final[dict[str, Any]] = {
                         "content": {"application/json": {"schema": {"type": "object"}}},
                     },
                     "401": _UNAUTHORIZED,
+                    "403": _FOREIGN,
                 },
             }
         },

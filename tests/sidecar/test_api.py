@@ -44,7 +44,9 @@ class Site:
 
         async def main() -> None:
             transport = httpx.ASGITransport(self.app, raise_app_exceptions=False)
-            async with httpx.AsyncClient(transport=transport, base_url="http://sidecar") as client:
+            async with httpx.AsyncClient(
+                transport=transport, base_url="http://127.0.0.1:9411"
+            ) as client:
                 await act(client)
 
         trio.run(main)
@@ -279,3 +281,37 @@ def test_document_is_served_and_consistent(site: Site) -> None:
     assert names == set(served["components"]["schemas"])
     for schema in served["components"]["schemas"].values():
         jsonschema.Draft202012Validator.check_schema(schema)
+
+
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [
+        ("127.0.0.1:9411", 200),
+        ("127.0.0.1", 200),
+        ("[::1]:9411", 200),
+        ("localhost:9411", 200),
+        ("LOCALHOST", 200),
+        ("10.0.0.1:9411", 403),
+        ("attacker.example:9411", 403),
+        ("127.0.0.1.attacker.example", 403),
+        ("localhost.attacker.example", 403),
+        ("", 403),
+    ],
+)
+def test_pages_of_other_hosts_get_no_figures(host: str, status: int) -> None:
+    """Without a token, a name that a web page lets resolve to this machine reads nothing and
+    ends no interval; probes may use any name."""
+    site = Site()
+    feed = Feed(site.core)
+    feed(span(["m"], 0.0, 1.0))
+
+    async def act(client: httpx.AsyncClient) -> None:
+        headers = {"host": host}
+        answer = await client.get("/api/v1/timing?model_id=m&reset=true", headers=headers)
+        assert answer.status_code == status
+        if status == 403:
+            assert answer.json()["error"] == "foreign_host"
+        assert (await client.get("/healthz", headers=headers)).status_code == 200
+
+    site.visit(act)
+    assert bool(feed.timing("m").phases) == (status == 403)
