@@ -65,8 +65,8 @@ class TimingObserver(Producer):
 
     # --- what the engine calls ------------------------------------------------------------
     #
-    # Each method repeats the two lines around its append: a helper in between would cost a
-    # quarter of the call.
+    # Each method repeats the lines around its append: a helper in between would be one more
+    # Python call on the engine's thread.
 
     def register_model(self, model_id: str, spec: object = None) -> None:
         """A model was asked for. Its wait until the ``accept`` span starts here."""

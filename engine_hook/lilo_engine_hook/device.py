@@ -56,20 +56,18 @@ class DeviceTimer(Producer):
         recorded as failed."""
         held = self._held(models)
         t0, began = time.time(), time.perf_counter()
-        stream, begun = self._mark(None)
+        cuda = _initialized_cuda()
+        mark = None if cuda is None or held is None else self._mark(cuda, None)
         ok = False
         try:
             yield
             ok = True
         finally:
             seconds = time.perf_counter() - began
-            ended = None if begun is None else self._mark(stream)[1]
-            queue = self._queue
-            if held is not None and (len(queue.items) < queue.room or self._admit()):
-                if begun is None:
-                    self._append(held, kind, t0, seconds, ok)
-                else:
-                    self._await(_Running(held, kind, t0, begun, ended, ok))
+            if held is not None and cuda is None:
+                self._report(held, kind, t0, seconds, ok)
+            elif held is not None and mark is not None:
+                self._end(cuda, mark, held, kind, t0, ok)
 
     def _held(self, models: object) -> tuple[object, ...] | None:
         """The models as they are now: the caller may go on changing its list."""
@@ -79,30 +77,49 @@ class DeviceTimer(Producer):
             self._queue.reject(error)
             return None
 
-    def _mark(self, stream: Any) -> tuple[Any, Any]:
-        """Record an event on a stream, or the current one; (None, None) without CUDA."""
-        torch: Any = sys.modules.get("torch")
+    def _mark(self, cuda: Any, stream: Any) -> tuple[Any, Any] | None:
+        """Record an event on a stream, or the current one. None, and the call counted as
+        rejected, where that fails: time of the host must not pass for the device's."""
         try:
-            if torch is None or not torch.cuda.is_initialized():
-                return None, None
-            if torch.cuda.is_current_stream_capturing():
-                return None, None  # a graph may not hold it; its replay is timed from outside
+            if cuda.is_current_stream_capturing():
+                raise RuntimeError("a CUDA graph is being captured; time its replay instead")
             if stream is None:
-                stream = torch.cuda.current_stream()
-            event = torch.cuda.Event(enable_timing=True)
+                stream = cuda.current_stream()
+            event = cuda.Event(enable_timing=True)
             event.record(stream)
         except Exception as error:  # noqa: BLE001 - a broken device is the trainer's to report
             self._queue.reject(error)
-            return None, None
+            return None
         return stream, event
 
-    def _await(self, running: _Running) -> None:
-        if running.ended is None:
-            self._queue.reject("the end of a device span could not be recorded")
-        elif len(self._running) < MAX_UNRESOLVED:
-            self._running.append(running)
-        else:
+    def _end(
+        self,
+        cuda: Any,
+        mark: tuple[Any, Any],
+        models: tuple[object, ...],
+        kind: object,
+        t0: float,
+        ok: bool,
+    ) -> None:
+        if not self._has_room():
+            return
+        if len(self._running) >= MAX_UNRESOLVED:
             self._queue.dropped.add()
+            return
+        stream, begun = mark
+        end = self._mark(cuda, stream)
+        if end is not None:
+            self._running.append(_Running(models, kind, t0, begun, end[1], ok))
+
+    def _report(
+        self, models: tuple[object, ...], kind: object, t0: float, seconds: float, ok: bool
+    ) -> None:
+        if self._has_room():
+            self._append(models, kind, t0, seconds, ok)
+
+    def _has_room(self) -> bool:
+        queue = self._queue
+        return len(queue.items) < queue.room or self._admit()
 
     def _resolve_ended(self) -> int:
         """On the sender's thread: report the spans whose end the device has reached."""
@@ -136,3 +153,13 @@ class DeviceTimer(Producer):
     def _forked(self) -> None:
         super()._forked()
         self._running = deque()  # the parent's device work
+
+
+def _initialized_cuda() -> Any:
+    """torch.cuda where this process uses it already; None otherwise. Never imports torch, nor
+    initialises CUDA."""
+    cuda: Any = getattr(sys.modules.get("torch"), "cuda", None)
+    try:
+        return cuda if cuda is not None and cuda.is_initialized() else None
+    except Exception:  # noqa: BLE001 - torch is only half imported, or not as expected
+        return None

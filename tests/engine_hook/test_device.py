@@ -42,6 +42,7 @@ class Cuda(types.ModuleType):
         self.stream = Stream()
         self.initialized = True
         self.broken = False
+        self.capturing = False
         cuda = self
 
         class Event:
@@ -69,7 +70,7 @@ class Cuda(types.ModuleType):
         return self.initialized
 
     def is_current_stream_capturing(self) -> bool:
-        return False
+        return self.capturing
 
     def current_stream(self) -> Stream:
         return self.stream
@@ -203,7 +204,8 @@ def test_failing_body_is_recorded_and_passes_through(
 def test_broken_device_is_counted_and_not_raised(
     far: Receiver, timer: DeviceTimer, cuda: Cuda
 ) -> None:
-    """When events cannot be made, the body runs all the same and the call is counted."""
+    """When events cannot be made, the body runs all the same, each such call is counted once,
+    and no time of the host passes for the device's."""
     cuda.broken = True
     ran = []
     with timer.span("m", "forward"):
@@ -212,7 +214,17 @@ def test_broken_device_is_counted_and_not_raised(
     far.wait_for(lambda: far.rejected == 1)
     with timer.span(object(), "forward"):  # type: ignore[arg-type]
         pass
+    cuda.broken = False
+    with timer.span("m", "forward"):
+        cuda.broken = True
+    cuda.stream.finish()
     far.wait_for(lambda: far.rejected == 3)
+    cuda.broken, cuda.capturing = False, True
+    with timer.span("m", "forward"):
+        pass
+    far.wait_for(lambda: far.rejected == 4)
+    timer.close()
+    assert far.events == []
 
 
 def test_kinds_are_words(far: Receiver, timer: DeviceTimer) -> None:
