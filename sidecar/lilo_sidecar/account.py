@@ -41,6 +41,26 @@ class StepSums:
     persist: float = 0.0
     client: float = 0.0
 
+    def add(self, other: StepSums) -> None:
+        """Add another's seconds to these."""
+        self.mine += other.mine
+        self.shared_batch += other.shared_batch
+        self.neighbors += other.neighbors
+        self.overhead += other.overhead
+        self.persist += other.persist
+        self.client += other.client
+
+    def to_tuple(self) -> tuple[float, float, float, float, float, float]:
+        """The seconds in the order of the fields."""
+        return (
+            self.mine,
+            self.shared_batch,
+            self.neighbors,
+            self.overhead,
+            self.persist,
+            self.client,
+        )
+
 
 class QueuedSplit(NamedTuple):
     """A stretch of waiting for the gpu lane, by what the trainer did meanwhile."""
@@ -69,14 +89,13 @@ class StepAccount:
     """One model's account. Times are Unix seconds; calls come in the order of events, and
     times that run backwards are moved up to the cursor."""
 
-    __slots__ = ("_closed", "_pieces", "since", "sums", "until")
+    __slots__ = ("_closed", "_pieces", "sums", "until")
 
     def __init__(self, t: float) -> None:
-        self.since = t
-        """Start of the current interval."""
         self.until = t
         """Everything before is in the sums."""
         self.sums = StepSums()
+        """Since the account was last taken."""
         self._closed = t
         """Everything before is in the sums or in the pieces."""
         self._pieces: list[_Piece] = []
@@ -150,7 +169,7 @@ class StepAccount:
             case Regime.CLIENT:
                 sums.client += seconds
 
-    def restart(self) -> None:
-        """Begin the next interval where this one ends."""
-        self.since = self.until
-        self.sums = StepSums()
+    def take(self) -> StepSums:
+        """The sums so far, for whoever keeps them from now on."""
+        sums, self.sums = self.sums, StepSums()
+        return sums

@@ -1,239 +1,241 @@
-"""The core: who is connected, whose events are whose, and what to answer.
+"""The core: what producers report, accumulated, and what to answer.
 
-Pure and deterministic: events in, snapshots out; no I/O, no clock, no lock. ``now`` is Unix
-seconds from the caller. One thread.
+Pure and deterministic: events and questions in, snapshots out; no I/O, no clock, no lock. The
+same calls in the same order come to the same answers, to the last digit. ``now`` is Unix seconds
+from the caller. One thread.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Collection, Sequence
 from typing import Final
 
 from lilo_engine_hook import wire
 
-from .delivery import Tally
-from .series import Phases, SeriesBudget, merged
-from .timing import AGGREGATE, Health, LaneNow, PhaseTiming, Step, Timing, shares_of, waits_of
+from .cursor import Cursor
+from .delivery import Delivery
+from .departed import DepartedModel
+from .ledger import Cuts
+from .producers import Producers
+from .readers import READERS_OF_ALL, Readers
+from .reading import Reading, Source, read
+from .timing import (
+    AGGREGATE,
+    Health,
+    IntervalTiming,
+    LaneNow,
+    PhaseTiming,
+    Step,
+    Timing,
+    shares_of,
+    waits_of,
+)
 from .trainer import Trainer
 
-MAX_SERIES: Final = 8192
-"""Per-model series: 256 models of 32 phases. 32 clients that use every operation need 600."""
-MAX_EARLY: Final = 4096
-"""Events of backends that wait for the first engine: its hook may connect a second later."""
-MAX_BOOTS: Final = 256
-"""Producers remembered. A connected one is never let go; connections are bounded elsewhere."""
-
-
-@dataclass(slots=True)
-class _Boot:
-    """One process's number sequence, as far as it was heard."""
-
-    hello: wire.Hello
-    trainer: Trainer | None
-    """None for a backend, whose events say by their model whose they are."""
-    connections: int = 0
-    last_seq: int = 0
-    dropped: int = 0
-    rejected: int = 0
-    unweighed: int = 0
+_BEGINNING: Final = 0
+"""The number of no mark: every ledger is younger."""
 
 
 class CriticalPath:
-    """Accumulates what several producers report and answers for any model, or all (``*``).
+    """Accumulates what several producers report and answers for any model, or all (``*``)."""
 
-    A trainer is an engine's process with the children it forked; backends only add to what
-    their models' trainer has. An engine that appears when another's processes are all gone
-    takes its place, and the numbers start afresh; one that appears beside a living one is one
-    more trainer.
-    """
-
-    def __init__(self) -> None:
-        self._budget = SeriesBudget(MAX_SERIES)
-        self._boots: dict[str, _Boot] = {}
-        self._trainers: dict[str, Trainer] = {}
-        """By the boot id of the process that began it, the newest last."""
-        self._backends = Tally()
-        self._early: list[wire.Event] = []
-        """Of backends, from before there was any engine."""
-        self._last_heard: float | None = None
+    def __init__(self, epoch: str = "0") -> None:
+        """``epoch`` (hexadecimal) tells this state's cursors from those of any other state."""
+        self._epoch = epoch
+        self._cuts = Cuts()
+        self._producers = Producers(self._cuts)
+        self._readers = Readers(READERS_OF_ALL, Delivery())
+        """Of the aggregate."""
+        self._replaced_at = -1
+        """The latest mark when a trainer was replaced, whose last figures no interval has."""
 
     # --- producers ------------------------------------------------------------------------
 
     def connect(self, hello: wire.Hello, now: float) -> list[Timing]:
         """A producer said hello. Returns the lifetime aggregate of each trainer whose place it
-        takes. Raises `wire.ProtocolError` (code ``busy``) when MAX_BOOTS are connected."""
-        self._last_heard = now
-        boot = self._boots.get(hello.boot_id)
-        if boot is not None:
-            boot.connections += 1
-            return []
-        self._make_room_for_boot()
-        trainer: Trainer | None = None
-        ended: list[Timing] = []
-        if hello.role == wire.Role.ENGINE:
-            root = hello.parent_boot_id or hello.boot_id
-            trainer = self._trainers.get(root)
-            if trainer is not None and hello.parent_boot_id is None:
-                trainer.started = hello.started  # a child of it was heard first
-            if trainer is None:
-                ended = self._retire_abandoned(now)
-                trainer = self._trainers[root] = Trainer(hello.started, self._budget)
-                self._catch_up(trainer)
-        self._boots[hello.boot_id] = _Boot(hello, trainer, connections=1)
-        return ended
+        takes. Raises `wire.ProtocolError` (code ``busy``) when there are too many."""
+        ended = self._producers.connect(hello, now)
+        if ended:
+            self._replaced_at = self._cuts.latest
+            self._readers = Readers(READERS_OF_ALL, self._producers.shared.unowned.snapshot())
+        return [self._lifetime([trainer], now) for trainer in ended]
 
     def acked(self, boot_id: str) -> int:
         """The number of the last event applied of this boot; 0 before the first."""
-        return self._boots[boot_id].last_seq
+        return self._producers.acked(boot_id)
 
     def apply(self, boot_id: str, batch: wire.Batch, now: float) -> int:
         """Fold in a batch of a connected boot and return the number to acknowledge. Events
         that were applied before (a batch sent again) are passed over."""
-        boot = self._boots[boot_id]
-        delivery = self._backends if boot.trainer is None else boot.trainer.delivery
-        self._last_heard = now
-        # Totals only grow; a batch sent again carries older ones.
-        delivery.dropped += max(0, batch.dropped - boot.dropped)
-        delivery.rejected += max(0, batch.rejected - boot.rejected)
-        delivery.unweighed += max(0, batch.unweighed - boot.unweighed)
-        boot.dropped = max(boot.dropped, batch.dropped)
-        boot.rejected = max(boot.rejected, batch.rejected)
-        boot.unweighed = max(boot.unweighed, batch.unweighed)
-        expected = boot.last_seq + 1
-        if batch.first_seq > expected:
-            delivery.missed += batch.first_seq - expected
-            boot.last_seq = batch.first_seq - 1
-        for event in batch.events[max(0, expected - batch.first_seq) :]:
-            trainer = boot.trainer or self._trainer_of(event)
-            boot.last_seq += 1
-            if trainer is not None:
-                trainer.apply(event)
-                delivery.applied += 1
-            elif len(self._early) < MAX_EARLY:
-                self._early.append(event)
-            else:
-                delivery.dropped += 1
-        return boot.last_seq
+        return self._producers.apply(boot_id, batch, now)
 
     def disconnect(self, boot_id: str, now: float) -> None:
         """A producer's connection ended; it may come back."""
-        self._last_heard = now
-        boot = self._boots.pop(boot_id)
-        boot.connections -= 1
-        self._boots[boot_id] = boot  # the longest gone are let go first
+        self._producers.disconnect(boot_id, now)
 
-    def _catch_up(self, trainer: Trainer) -> None:
-        """The first engine is there: what backends reported before belongs to it."""
-        for event in self._early:
-            trainer.apply(event)
-        self._backends.applied += len(self._early)
-        self._early.clear()
-
-    def _retire_abandoned(self, now: float) -> list[Timing]:
-        """Let go of every trainer none of whose processes is connected; their last aggregates."""
-        living = {id(boot.trainer) for boot in self._boots.values() if boot.connections}
-        ended = []
-        for root, trainer in list(self._trainers.items()):
-            if id(trainer) not in living:
-                ended.append(self._answer(AGGREGATE, trainer.records.lifetime(), [trainer], now))
-                trainer.close()
-                del self._trainers[root]
-                for boot_id in [i for i, boot in self._boots.items() if boot.trainer is trainer]:
-                    del self._boots[boot_id]
-        return ended
-
-    def _trainer_of(self, event: wire.Event) -> Trainer | None:
-        """Whose work a backend's event tells of: several engines may run beside one backend."""
-        if isinstance(event, wire.Span):
-            model = event.models[0]
-            trainers = self._trainers.values()
-            for knows in (Trainer.accounts_for, Trainer.forgot):
-                for trainer in trainers:
-                    if knows(trainer, model):
-                        return trainer
-        return next(reversed(self._trainers.values()), None)
-
-    def _make_room_for_boot(self) -> None:
-        if len(self._boots) < MAX_BOOTS:
-            return
-        for boot_id, boot in self._boots.items():
-            if not boot.connections:
-                del self._boots[boot_id]
-                return
-        raise wire.ProtocolError("busy", f"{MAX_BOOTS} producers are known already")
+    def disconnect_all(self, now: float) -> None:
+        """The sidecar itself was away, and every connection ended with it."""
+        self._producers.disconnect_all(now)
 
     # --- answers --------------------------------------------------------------------------
 
-    def timing(self, model_id: str | None, *, reset: bool, now: float) -> Timing:
-        """The figures of one model's interval, or (None, ``*``) of all models together.
-        ``reset`` ends the interval. A model nobody reported has no phases."""
-        trainers = list(self._trainers.values())
+    def timing(
+        self,
+        model_id: str | None,
+        *,
+        reset: bool,
+        now: float,
+        reader: str | None = None,
+        ack: Cursor | None = None,
+    ) -> Timing:
+        """The figures of one model's interval, or (None, ``*``) of all models together: for one
+        reader, or for all those without a name.
+
+        ``reset`` ends the reader's interval. What a named reader was given is given again, with
+        what came after it, until ``ack`` says that it was received. A model nobody reported has
+        no phases, and its readers are not remembered.
+        """
+        trainers = self._producers.trainers
         if model_id is None or model_id == AGGREGATE:
-            answer = self._answer(
-                AGGREGATE, merged(trainer.records.aggregate for trainer in trainers), trainers, now
-            )
-            if reset:
-                for trainer in trainers:
-                    trainer.records.reset_aggregate()
-            return answer
-        owners = [trainer for trainer in trainers if model_id in trainer.models]
-        owners.sort(key=lambda trainer: trainer.accounts_for(model_id))
-        for trainer in owners:
-            trainer.settle(model_id)
-        phases = merged(trainer.models[model_id].phases for trainer in owners)
-        answer = self._answer(model_id, phases, owners or trainers, now)
-        if reset:
-            for trainer in owners:
-                trainer.reset_model(model_id)
-        return answer
+            found = self._read(_aggregates(trainers), self._readers, reader, ack, reset=reset)
+            complete = not _BEGINNING < found.start <= self._replaced_at
+            interval = self._interval(reader, ack, found, complete=complete, final=False)
+            return self._answer(AGGREGATE, found, None, interval, trainers, now)
+        owners = self._owners(model_id)
+        departed = None if owners else self._departed(model_id, now)
+        unowned = None
+        if departed is not None:
+            model, unowned = departed.model, departed.unowned
+            sources = [Source(model.ledger, departed.delivery, model.account)]
+        elif owners:
+            model = owners[-1].models[model_id]
+            sources = [owner.source(model_id) for owner in owners]
+        else:
+            found = self._read_lifetime(trainers)._replace(phases={})
+            interval = self._interval(reader, None, found, complete=True, final=False)
+            return self._answer(model_id, found, None, interval, trainers, now)
+        found = self._read(sources, model.readers, reader, ack, reset=reset, unowned=unowned)
+        # A reader that was told of an earlier model of the same id has not heard all of that one.
+        complete = not _BEGINNING < found.start <= model.ledger.born
+        interval = self._interval(reader, ack, found, complete=complete, final=departed is not None)
+        step = Step.of(found.since, found.until, found.sums)
+        return self._answer(model_id, found, step, interval, owners or trainers, now)
+
+    def is_touched(
+        self, model_id: str | None, *, reset: bool, ack: Cursor | None, now: float
+    ) -> bool:
+        """Whether such a question changes this state: an answer of one model settles its account
+        first, and that has to happen again at the same moment for the same figures."""
+        if model_id is None or model_id == AGGREGATE:
+            return reset or ack is not None
+        return bool(self._owners(model_id)) or self._departed(model_id, now) is not None
 
     def lifetime(self, now: float) -> Timing:
-        """The aggregate since the trainer started, whatever was reset."""
-        trainers = list(self._trainers.values())
-        phases = merged(trainer.records.lifetime() for trainer in trainers)
-        return self._answer(AGGREGATE, phases, trainers, now)
+        """The aggregate since the trainer started, whoever read what."""
+        return self._lifetime(self._producers.trainers, now)
 
     def health(self, now: float) -> Health:
         """Whether a trainer is there, and when one was last heard."""
-        connected = [boot for boot in self._boots.values() if boot.connections]
+        connected = self._producers.connected
         return Health(
             connected=any(boot.hello.role == wire.Role.ENGINE for boot in connected),
-            last_heard=self._last_heard,
+            last_heard=self._producers.last_heard,
             producers=len(connected),
-            lanes=self._lanes_now(self._trainers.values(), AGGREGATE, now),
+            lanes=self._lanes_now(self._producers.trainers, AGGREGATE, now),
+            faults=self._producers.faults,
         )
 
+    # --- what they are made of ------------------------------------------------------------
+
+    def _owners(self, model_id: str) -> list[Trainer]:
+        """The trainers that have something of a model; the one whose engine told of it last."""
+        owners = [trainer for trainer in self._producers.trainers if model_id in trainer.models]
+        return sorted(owners, key=lambda trainer: trainer.accounts_for(model_id))
+
+    def _departed(self, model_id: str, now: float) -> DepartedModel | None:
+        return self._producers.shared.departed.get(model_id, now)
+
+    def _read(
+        self,
+        sources: Sequence[Source],
+        readers: Readers,
+        reader: str | None,
+        ack: Cursor | None,
+        *,
+        reset: bool,
+        unowned: Delivery | None = None,
+    ) -> Reading:
+        acknowledged = ack.number if ack is not None and self._is_mine(ack) else None
+        return read(
+            sources,
+            readers,
+            self._cuts,
+            reader,
+            acknowledged,
+            reset=reset,
+            unowned=self._producers.shared.unowned.snapshot() if unowned is None else unowned,
+        )
+
+    def _read_lifetime(self, trainers: Collection[Trainer]) -> Reading:
+        nobody = Readers(1, Delivery())
+        return self._read(_aggregates(trainers), nobody, None, None, reset=False)
+
+    def _is_mine(self, cursor: Cursor) -> bool:
+        """Whether it is a mark of this state, and not of one that was lost."""
+        return cursor.epoch == self._epoch and cursor.number <= self._cuts.latest
+
+    def _interval(
+        self, reader: str | None, ack: Cursor | None, found: Reading, *, complete: bool, final: bool
+    ) -> IntervalTiming:
+        known = ack is None or self._is_mine(ack)
+        return IntervalTiming(
+            reader,
+            str(Cursor(self._epoch, found.start)),
+            None if found.end is None else str(Cursor(self._epoch, found.end)),
+            complete and known and found.held and found.delivery.whole,
+            final,
+        )
+
+    def _lifetime(self, trainers: Collection[Trainer], now: float) -> Timing:
+        found = self._read_lifetime(trainers)
+        interval = self._interval(None, None, found, complete=True, final=False)
+        return self._answer(AGGREGATE, found, None, interval, trainers, now)
+
     def _answer(
-        self, model_id: str, phases: Phases, trainers: Iterable[Trainer], now: float
+        self,
+        model_id: str,
+        found: Reading,
+        step: Step | None,
+        interval: IntervalTiming,
+        trainers: Collection[Trainer],
+        now: float,
     ) -> Timing:
-        """Of several trainers, gauges, uptime and step are the last one's."""
-        trainers = list(trainers)
-        newest = trainers[-1] if trainers else None
-        model = None if newest is None else newest.models.get(model_id)
+        """Of several trainers, gauges and uptime are the last one's."""
+        newest = next(reversed(list(trainers)), None)
         return Timing(
             model_id=model_id,
             uptime_s=None if newest is None else max(0.0, now - newest.started),
-            phases={name: PhaseTiming.of(series) for name, series in phases.items()},
-            waits=waits_of(phases),
-            shares=shares_of(phases),
-            step=None if model is None else Step.of(model.account),
+            phases={name: PhaseTiming.of(series) for name, series in found.phases.items()},
+            waits=waits_of(found.phases),
+            shares=shares_of(found.phases),
+            step=step,
             lanes=self._lanes_now(trainers, model_id, now),
             gauges={} if newest is None else dict(newest.gauges),
-            delivery=sum((t.delivery.snapshot() for t in trainers), self._backends.snapshot()),
+            interval=interval,
+            delivery=found.delivery,
         )
 
     def _lanes_now(
-        self, trainers: Iterable[Trainer], model_id: str, now: float
+        self, trainers: Collection[Trainer], model_id: str, now: float
     ) -> dict[str, LaneNow]:
         """Of several trainers' lanes of one name, the one that is longest in its operation. A
         trainer that is gone does nothing."""
-        here = {id(boot.trainer) for boot in self._boots.values() if boot.connections}
+        here = {id(boot.trainer) for boot in self._producers.connected}
         lanes: dict[str, LaneNow] = {}
         for trainer in trainers:
             if id(trainer) not in here:
                 continue
-            for name, activity in trainer.activity.items():
+            for name, activity in trainer.activity:
                 lane = LaneNow(
                     activity.operation,
                     max(0.0, now - activity.since),
@@ -242,3 +244,7 @@ class CriticalPath:
                 if name not in lanes or lane.for_s > lanes[name].for_s:
                     lanes[name] = lane
         return lanes
+
+
+def _aggregates(trainers: Collection[Trainer]) -> list[Source]:
+    return [Source(t.records.aggregate, t.delivery.snapshot()) for t in trainers]

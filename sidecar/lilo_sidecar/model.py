@@ -6,7 +6,9 @@ from collections.abc import Iterator
 from typing import Final
 
 from .account import Regime, StepAccount
-from .series import Phases
+from .delivery import Delivery
+from .ledger import Ledger, Mark
+from .readers import READERS_OF_MODEL, Readers
 
 REGISTRATION: Final = ""
 """Stands for a request id where a model waits for its acceptance; no request has it."""
@@ -63,15 +65,19 @@ class Model:
         "account",
         "captured",
         "commands",
+        "ledger",
         "own",
-        "phases",
         "queued",
+        "readers",
         "returning",
         "started",
     )
 
-    def __init__(self, t: float) -> None:
-        self.phases: Phases = {}
+    def __init__(self, t: float, mark: Mark, unowned: Delivery) -> None:
+        """Known since ``t`` and from that mark on. ``unowned`` are the counts of events that may
+        be of any model, by now."""
+        self.ledger = Ledger(mark)
+        self.readers = Readers(READERS_OF_MODEL, unowned)
         self.account = StepAccount(t)
         self.commands: dict[str, Command] = {}
         """Unfinished commands by request id, in order of submission."""

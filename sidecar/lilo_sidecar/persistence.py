@@ -3,6 +3,7 @@ while the gpu lane had nothing to run."""
 
 from __future__ import annotations
 
+from array import array
 from bisect import bisect_right
 from typing import Final
 
@@ -24,9 +25,9 @@ class _Segments:
 
     def __init__(self, capacity: int) -> None:
         self._capacity = capacity
-        self._starts: list[float] = []
-        self._ends: list[float] = []
-        self._idle_before: list[float] = [0.0]
+        self._starts = array("d")
+        self._ends = array("d")
+        self._idle_before = array("d", [0.0])
         """Idle time before each segment, for as many as the gpu lane's timeline covers."""
 
     def open(self, t: float) -> None:

@@ -6,8 +6,11 @@ from typing import Final
 
 from lilo_engine_hook import wire
 
+from .account import StepSums
+from .delivery import Delivery
+from .ledger import Ledger, Mark
 from .model import Model
-from .series import Phases, Series, SeriesBudget, Wait, merged
+from .series import Phases, Series, SeriesBudget, Wait
 
 MAX_AGGREGATE: Final = 4 * wire.MAX_NAMES
 """Phases of the aggregate: four for each name a producer may use. Models never crowd it out."""
@@ -16,20 +19,21 @@ MAX_AGGREGATE: Final = 4 * wire.MAX_NAMES
 class Records:
     """The series of one trainer; ``budget`` bounds the per-model ones of all trainers."""
 
-    def __init__(self, budget: SeriesBudget) -> None:
-        self.aggregate: Phases = {}
-        """All models since the aggregate was last reset."""
-        self._earlier: Phases = {}
-        """All models before that."""
+    def __init__(self, budget: SeriesBudget, cut: int) -> None:
+        """``cut`` is the number of the latest mark when the trainer was first heard."""
+        self.aggregate = Ledger(Mark(cut, 0.0, Delivery()))
         self._budget = budget
 
     def add(self, phase: str, seconds: float, batch: int, share: float, wait: Wait) -> bool:
         """Credit the aggregate; False if it has no room for one more phase."""
-        series = self.aggregate.get(phase)
+        series = self.aggregate.phases.get(phase)
         if series is None:
-            if len(self.aggregate) >= MAX_AGGREGATE:
-                return False
-            series = self.aggregate[phase] = Series()
+            names = self.aggregate.names
+            if phase not in names:
+                if len(names) >= MAX_AGGREGATE:
+                    return False
+                names[phase] = len(names)
+            series = self.aggregate.phases[phase] = Series()
         series.add(seconds, batch, share, wait)
         return True
 
@@ -37,24 +41,21 @@ class Records:
         self, model: Model, phase: str, seconds: float, batch: int, share: float, wait: Wait
     ) -> bool:
         """Credit one model; False if there is no room for one more series."""
-        series = model.phases.get(phase)
+        series = model.ledger.phases.get(phase)
         if series is None:
-            if not self._budget.take():
-                return False
-            series = model.phases[phase] = Series()
+            names = model.ledger.names
+            if phase not in names:
+                if not self._budget.take():
+                    return False
+                names[phase] = len(names)
+            series = model.ledger.phases[phase] = Series()
         series.add(seconds, batch, share, wait)
         return True
 
-    def clear(self, model: Model) -> None:
-        """Drop a model's series: its interval ended, or it is gone."""
-        self._budget.give_back(len(model.phases))
-        model.phases = {}
-
-    def reset_aggregate(self) -> None:
-        """Start the aggregate's next interval; `lifetime` keeps what was."""
-        self._earlier = self.lifetime()
-        self.aggregate = {}
+    def release(self, model: Model) -> None:
+        """The model is gone: its series count no more."""
+        self._budget.give_back(len(model.ledger.names))
 
     def lifetime(self) -> Phases:
-        """The aggregate since the trainer started, whatever was reset."""
-        return merged((self._earlier, self.aggregate))
+        """The aggregate since the trainer started."""
+        return self.aggregate.interval(0, StepSums()).phases

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from bisect import bisect_left, bisect_right
 from typing import Final
 
@@ -16,15 +17,15 @@ class LaneTimeline:
     """The busy intervals of one serialized lane, in order and without overlap, with running
     sums. Times in seconds.
 
-    `busy` costs two binary searches. The lists grow to twice `capacity` before the older half
-    goes in one step, so that adding is constant time on average.
+    `busy` costs two binary searches. The arrays grow to a quarter more than `capacity` before
+    the oldest go in one step, so that adding is constant time on average.
     """
 
     def __init__(self, capacity: int = MAX_SPANS) -> None:
         self._capacity = capacity
-        self._starts: list[float] = []
-        self._ends: list[float] = []
-        self._before: list[float] = []
+        self._starts = array("d")
+        self._ends = array("d")
+        self._before = array("d")
         """Busy time before each interval starts."""
         self.known_from = float("-inf")
         """Windows that begin earlier are only partly known."""
@@ -70,7 +71,7 @@ class LaneTimeline:
         return self._before[-1] + (self._ends[-1] - self._starts[-1])
 
     def _trim(self) -> None:
-        if len(self._ends) < 2 * self._capacity:
+        if len(self._ends) < self._capacity + self._capacity // 4 + 1:
             return
         excess = len(self._ends) - self._capacity
         self.known_from = self._ends[excess - 1]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 
-from .account import StepAccount
+from .account import StepSums
 from .delivery import Delivery
 from .series import Series
 
@@ -74,19 +74,8 @@ class Step:
     until: float
 
     @classmethod
-    def of(cls, account: StepAccount) -> Step:
-        sums = account.sums
-        return cls(
-            account.until - account.since,
-            sums.mine,
-            sums.shared_batch,
-            sums.neighbors,
-            sums.overhead,
-            sums.persist,
-            sums.client,
-            account.since,
-            account.until,
-        )
+    def of(cls, since: float, until: float, sums: StepSums) -> Step:
+        return cls(until - since, *sums.to_tuple(), since, until)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,8 +89,34 @@ class LaneNow:
 
 
 @dataclass(frozen=True, slots=True)
+class IntervalTiming:
+    """Whose interval it is, and what it covers. Cursors are opaque to readers."""
+
+    reader: str | None
+    """None is all those who gave no name."""
+    begin: str
+    """The cursor where it begins."""
+    cursor: str | None
+    """To acknowledge it with; None if it was not ended by a reader with a name."""
+    complete: bool
+    """Whether all that the trainer reported over it is in the figures, and it follows the
+    reader's last one without a hole."""
+    final: bool
+    """Whether the model was forgotten, so that there will be no more."""
+
+    def to_json(self) -> dict[str, object]:
+        return {
+            "reader": self.reader,
+            "from": self.begin,
+            "cursor": self.cursor,
+            "complete": self.complete,
+            "final": self.final,
+        }
+
+
+@dataclass(frozen=True, slots=True)
 class Timing:
-    """One model's figures over its current interval, or (``*``) those of all models.
+    """One model's figures over a reader's interval, or (``*``) those of all models.
 
     ``uptime_s`` and ``gauges`` are seconds since the trainer's process started; ``uptime_s``
     is None while no trainer was heard.
@@ -120,7 +135,9 @@ class Timing:
     lanes: Mapping[str, LaneNow]
     """The lanes that work now."""
     gauges: Mapping[str, float]
+    interval: IntervalTiming
     delivery: Delivery
+    """Over the interval."""
 
     def to_json(self) -> dict[str, object]:
         """As the HTTP answer has it: plain types, floats rounded to 6 places, names sorted.
@@ -137,7 +154,8 @@ class Timing:
             "step": None if self.step is None else _step_json(self.step),
             "lanes": {name: _rounded(asdict(lane)) for name, lane in sorted(self.lanes.items())},
             "gauges": _rounded(dict(sorted(self.gauges.items()))),
-            "delivery": asdict(self.delivery),
+            "interval": self.interval.to_json(),
+            "delivery": self.delivery._asdict(),
         }
 
 
@@ -171,6 +189,8 @@ class Health:
     """Processes connected now."""
     lanes: Mapping[str, LaneNow]
     """The lanes that work now: one that is in the same operation for long may be stuck."""
+    faults: int
+    """Events that a fault of the sidecar's own kept from being applied."""
 
 
 def _step_json(step: Step) -> dict[str, float]:

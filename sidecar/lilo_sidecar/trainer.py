@@ -5,15 +5,20 @@ Pure: no I/O and no clock; every time comes with an event.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Final
 
 from lilo_engine_hook import wire
 
 from .account import QueuedSplit
-from .delivery import Tally
-from .lanes import GPU, MAX_LANES, Lanes
+from .activity import Activities
+from .delivery import Delivery, Tally
+from .departed import Departed
+from .lanes import GPU, Lanes
+from .ledger import Cuts, Mark
 from .model import REGISTRATION, Command, Model
+from .reading import Source
 from .records import Records
 from .series import NO_WAIT, SeriesBudget, Wait
 from .shares import execution_shares
@@ -26,35 +31,35 @@ MAX_MODELS: Final = 8192
 MAX_FORGOTTEN: Final = 8192
 """Forgotten ids remembered, so that a span that comes late does not bring its model back."""
 _ACCEPT: Final = "accept"
-_EXECUTING: Final = "executing:"
-_IDLE: Final = "idle"
 
 
 @dataclass(frozen=True, slots=True)
-class LaneActivity:
-    """What a lane has been doing since a time in Unix seconds."""
+class Shared:
+    """What all trainers of one sidecar have in common."""
 
-    since: float
-    operation: str
-    models: tuple[str, ...]
+    budget: SeriesBudget
+    """Of per-model series."""
+    departed: Departed
+    cuts: Cuts
+    unowned: Tally
+    """What became of backends' events of which nobody can tell whose they were."""
 
 
 class Trainer:
-    """The figures of one trainer, from its start to its end. ``budget`` bounds the per-model
-    series of all trainers together."""
+    """The figures of one trainer, from its start to its end."""
 
-    def __init__(self, started: float, budget: SeriesBudget) -> None:
+    def __init__(self, started: float, shared: Shared) -> None:
         self.started = started
         """Unix seconds at which the trainer's process really started."""
         self.gauges: dict[str, float] = {}
         self.delivery = Tally()
         self.models: dict[str, Model] = {}
-        self.records = Records(budget)
-        self.activity: dict[str, LaneActivity] = {}
-        """What each lane that works now is doing."""
+        self.records = Records(shared.budget, shared.cuts.latest)
+        self.activity = Activities()
         self._pending: dict[str, Command] = {}
         self._forgotten: dict[str, None] = {}
         self._lanes = Lanes()
+        self._shared = shared
 
     # --- events ---------------------------------------------------------------------------
 
@@ -79,8 +84,10 @@ class Trainer:
                 self._activity(event)
 
     def _register(self, event: wire.Register) -> None:
-        self._forgotten.pop(event.model, None)
-        model = self._model(event.model, event.t)
+        if event.model in self._forgotten:
+            del self._forgotten[event.model]
+            self._shared.departed.drop(event.model)
+        model = self._model(event.model, event.t, registered=True)
         if model is not None and REGISTRATION not in model.queued:
             model.submit(Command(REGISTRATION, event.model, _ACCEPT, event.t))
 
@@ -89,9 +96,9 @@ class Trainer:
         if model is not None:
             for command in list(model.commands.values()):
                 self._drop(command, event.t)
+            model.account.close(event.t, model.regime, _ACCEPT)  # the last interval ends here
             self._lanes.forget(event.model)
-            self.records.clear(model)
-            del self.models[event.model]
+            self._depart(event.model)
         self._forgotten.pop(event.model, None)
         self._forgotten[event.model] = None
         if len(self._forgotten) > MAX_FORGOTTEN:
@@ -152,9 +159,7 @@ class Trainer:
                 self._captured(span, request_ids)
         elif span.name.startswith("persist:"):
             self._lanes.learn(span.name.partition(":")[2], span.lane, self._pending.values())
-        activity = self.activity.get(span.lane)
-        if activity is not None and activity.since <= span.t1:
-            del self.activity[span.lane]
+        self.activity.end(span.lane, span.t1)
 
     def _start(
         self, span: wire.Span, models: tuple[str, ...], request_ids: tuple[str, ...]
@@ -193,23 +198,13 @@ class Trainer:
                 self._lanes.captured(command)
 
     def _state(self, event: wire.State) -> None:
-        if event.state.startswith(_EXECUTING):
-            operation = event.state.removeprefix(_EXECUTING)
-            self.activity[GPU] = LaneActivity(event.t, operation, event.models or ())
-        elif event.state == _IDLE:
-            self.activity.pop(GPU, None)
+        if self.activity.state(event):
             self._lanes.gpu.idle_at(event.t)
 
     def _activity(self, event: wire.Activity) -> None:
-        if event.lane == GPU:
-            return  # its state tells more: the whole batch
-        if event.kind is None:
-            self.activity.pop(event.lane, None)
-            return
-        if event.lane in self.activity or len(self.activity) < MAX_LANES:
-            models = () if event.model is None else (event.model,)
-            self.activity[event.lane] = LaneActivity(event.t, event.kind, models)
-        self._lanes.learn(event.kind, event.lane, self._pending.values())
+        self.activity.take_up(event)
+        if event.lane != GPU and event.kind is not None:
+            self._lanes.learn(event.kind, event.lane, self._pending.values())
 
     def _gauge(self, name: str, t: float) -> None:
         if t < self.started:
@@ -235,8 +230,8 @@ class Trainer:
         )
         self._record((command.model,), f"{command.kind}.queue_wait", since, t0, 1, wait=wait)
 
-    def settle(self, model_id: str) -> None:
-        """Bring a model's account as far as the lanes are known."""
+    def settle(self, model_id: str, known_until: float | None = None) -> None:
+        """Bring a model's account as far as the lanes are known, or are taken to be."""
 
         def split(start: float, end: float, kind: str) -> QueuedSplit:
             seen = self._lanes.window(model_id, kind, start, end)
@@ -244,7 +239,9 @@ class Trainer:
             neighbors = seen.busy + seen.behind_others + seen.unknown
             return QueuedSplit(neighbors, seen.idle, seen.behind_own)
 
-        self.models[model_id].account.settle(self._lanes.gpu.known_until, split)
+        if known_until is None:
+            known_until = self._lanes.gpu.known_until
+        self.models[model_id].account.settle(known_until, split)
 
     def _record(
         self,
@@ -271,7 +268,7 @@ class Trainer:
             if not self.records.add_to(model, phase, seconds, batch, share, wait):
                 self.delivery.series_refused += 1
 
-    def _model(self, model_id: str, t: float) -> Model | None:
+    def _model(self, model_id: str, t: float, *, registered: bool = False) -> Model | None:
         """The model, made known at ``t`` if need be; None if it was forgotten or there is no
         room."""
         model = self.models.get(model_id)
@@ -281,7 +278,11 @@ class Trainer:
             if len(self.models) >= MAX_MODELS:
                 self.delivery.series_refused += 1
                 return None
-            model = self.models[model_id] = Model(t)
+            # If nobody heard of its registration, anything lost before may have been of it.
+            counts = self.delivery.snapshot() if registered else Delivery()
+            unowned = self._shared.unowned.snapshot() if registered else Delivery()
+            mark = Mark(self._shared.cuts.latest, t, counts)
+            model = self.models[model_id] = Model(t, mark, unowned)
         return model
 
     def forgot(self, model_id: str) -> bool:
@@ -294,14 +295,20 @@ class Trainer:
         model = self.models.get(model_id)
         return model is not None and bool(model.own or model.commands or model.queued)
 
-    def reset_model(self, model_id: str) -> None:
-        """Start the model's next interval."""
+    def source(self, model_id: str) -> Source:
+        """The model's figures as of now."""
+        self.settle(model_id)
         model = self.models[model_id]
-        self.records.clear(model)
-        model.account.restart()
+        return Source(model.ledger, self.delivery.snapshot(), model.account)
 
     def close(self) -> None:
-        """The trainer is gone: let go of its models."""
-        for model in self.models.values():
-            self.records.clear(model)
-        self.models = {}
+        """The trainer is gone, and so are its models."""
+        for model_id in list(self.models):
+            self._depart(model_id)
+
+    def _depart(self, model_id: str) -> None:
+        self.settle(model_id, math.inf)  # no more will be heard
+        model = self.models.pop(model_id)
+        self.records.release(model)
+        counts, unowned = self.delivery.snapshot(), self._shared.unowned.snapshot()
+        self._shared.departed.add(model_id, model, counts, unowned)

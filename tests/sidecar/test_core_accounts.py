@@ -49,7 +49,7 @@ def test_wait_past_the_timelines_reach_is_unattributed(
     feed: Feed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What the timeline has forgotten is said to be unknown, and still in the sum."""
-    (only,) = feed.core._trainers.values()
+    (only,) = feed.core._producers._trainers.values()
     only._lanes.gpu = LaneTimeline(capacity=4)
     feed(begin("a", 0, 0.0))
     for second in range(8):
@@ -252,7 +252,7 @@ def test_models_that_saved_are_bounded(feed: Feed) -> None:
             span([model], t, t + 0.25, "capture:save_weights", ids=[f"{model}:0"]),
             finish(model, 0, t + 0.5),
         )
-    (only,) = feed.core._trainers.values()
+    (only,) = feed.core._producers._trainers.values()
     assert len(only._lanes._persistence["checkpoint"]._own) == MAX_SAVERS
 
 
@@ -299,8 +299,8 @@ def test_lanes_are_bounded(feed: Feed) -> None:
     """Lane names without end are not kept."""
     for lane in range(lanes.MAX_LANES + 20):
         feed(wire.Activity(0.0, f"lane{lane}", "a", "a:0", f"kind{lane}"))
-    (only,) = feed.core._trainers.values()
-    assert len(only.activity) == lanes.MAX_LANES
+    (only,) = feed.core._producers._trainers.values()
+    assert len(list(only.activity)) == lanes.MAX_LANES
     assert len(only._lanes._persistence) == lanes.MAX_LANES
 
 
@@ -314,7 +314,7 @@ def test_forgotten_model_leaves_nothing_on_the_lanes(feed: Feed) -> None:
             span([model], t, t + 0.25, "capture:save_weights", ids=[f"{model}:0"]),
             wire.Forget(t + 0.5, model),
         )
-    (only,) = feed.core._trainers.values()
+    (only,) = feed.core._producers._trainers.values()
     lane = only._lanes._persistence["checkpoint"]
     assert (lane._own, lane._waiting, only._pending) == ({}, {}, {})
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lilo_engine_hook import wire
 from lilo_sidecar.critical_path import CriticalPath
+from lilo_sidecar.cursor import Cursor
 from lilo_sidecar.timing import Timing
 from support.feed import Feed, begin, finish, hello, span
 
@@ -56,10 +58,41 @@ _events = st.one_of(
 
 
 @dataclass(frozen=True)
-class Reset:
-    """A reader ends the interval of a model, or of all (None)."""
+class Read:
+    """A reader (None: one without a name) asks for a model's interval, or that of all (None), and
+    acknowledges what it received last."""
 
     model: str | None
+    reader: str | None
+    reset: bool
+    received: bool
+    """Whether the answer reaches the reader."""
+
+
+_reads = st.builds(
+    Read,
+    st.none() | _models,
+    st.sampled_from((None, "loop", "other")),
+    st.sampled_from((True, True, False)),
+    st.booleans(),
+)
+
+
+class Place(NamedTuple):
+    """A point in what was recorded."""
+
+    records: int
+    negative: int
+
+
+@dataclass
+class Standing:
+    """Where a reader stands."""
+
+    start: Place
+    end: Place | None = None
+    cursor: str | None = None
+    """Of the end."""
 
 
 @dataclass
@@ -67,7 +100,11 @@ class Oracle:
     """Keeps every record there was, and sums them when asked."""
 
     records: list[tuple[tuple[str, ...], str, float, int]] = field(default_factory=list)
-    begun: dict[str | None, int] = field(default_factory=lambda: defaultdict(int))
+    born: dict[str | None, Place] = field(default_factory=lambda: {None: Place(0, 0)})
+    died: dict[str, Place] = field(default_factory=dict)
+    standings: dict[tuple[str | None, str | None], Standing] = field(default_factory=dict)
+    received: dict[tuple[str | None, str | None], str] = field(default_factory=dict)
+    """The cursors that readers hold; they do not know of a model's end."""
     waiting: dict[str, tuple[str, str, float]] = field(default_factory=dict)
     started: set[str] = field(default_factory=set)
     captured: set[str] = field(default_factory=set)
@@ -81,20 +118,37 @@ class Oracle:
             self.negative += 1
         else:
             alive = tuple(m for m in models if m not in self.gone)
+            for model in alive:
+                self.heard_of(model)
             self.records.append((alive, phase, seconds, batch))
+
+    @property
+    def here(self) -> Place:
+        return Place(len(self.records), self.negative)
+
+    def heard_of(self, model: str, *, registered: bool = False) -> None:
+        negative = self.negative if registered else 0
+        self.born.setdefault(model, Place(len(self.records), negative))
 
     def apply(self, event: wire.Event) -> None:
         match event:
             case wire.Register(t, model):
-                self.gone.discard(model)
+                if model in self.gone:
+                    self.gone.discard(model)
+                    self.born.pop(model, None)
+                    self.died.pop(model, None)
+                    for key in [key for key in self.standings if key[0] == model]:
+                        del self.standings[key]
+                self.heard_of(model, registered=True)
                 self.registered.setdefault(model, t)
             case wire.Forget(_, model):
                 self.gone.add(model)
                 self.registered.pop(model, None)
                 self.waiting = {k: v for k, v in self.waiting.items() if v[0] != model}
-                self.begun[model] = len(self.records)
+                self.died.setdefault(model, self.here)
             case wire.Begin(t, model, request_id, _, kind, _):
                 if model not in self.gone and request_id not in self.waiting:
+                    self.heard_of(model)
                     self.waiting[request_id] = (model, kind, t)
                     self.started.discard(request_id)
                     self.captured.discard(request_id)
@@ -143,10 +197,42 @@ class Oracle:
         batch = event.n or len(ids) or len(distinct)
         self.record(distinct, phase, event.t1 - event.t0, batch)
 
-    def check(self, answer: Timing, model: str | None) -> None:
+    def read(self, core: CriticalPath, read: Read) -> None:
+        """Ask, and check the answer."""
+        key = (read.model, read.reader)
+        held = self.received.get(key) if read.reader is not None else None
+        answer = core.timing(
+            read.model,
+            reset=read.reset,
+            now=0.0,
+            reader=read.reader,
+            ack=None if held is None else Cursor.parse(held),
+        )
+        born = self.born.get(read.model)
+        if born is None:
+            assert (answer.phases, answer.step, answer.interval.cursor) == ({}, None, None)
+            return
+        standing = self.standings.setdefault(key, Standing(born))
+        if standing.end is not None and standing.cursor == held:
+            standing.start, standing.end = standing.end, None
+        self.check(answer, read.model, standing.start)
+        assert answer.interval.final == (read.model in self.gone)
+        if read.reset:
+            end = self.died.get(read.model or "", self.here)
+            if read.reader is None:
+                standing.start = end
+                assert answer.interval.cursor is None
+            else:
+                standing.end, standing.cursor = end, answer.interval.cursor
+                assert standing.cursor is not None
+                if read.received:
+                    self.received[key] = standing.cursor
+
+    def check(self, answer: Timing, model: str | None, start: Place) -> None:
         """The answer has exactly the sums of the records since the interval began."""
+        end = self.died.get(model or "", self.here)
         sums: dict[str, list[tuple[float, int]]] = defaultdict(list)
-        for models, phase, seconds, batch in self.records[self.begun[model] :]:
+        for models, phase, seconds, batch in self.records[start.records : end.records]:
             if model is None or model in models:
                 sums[phase].append((seconds, batch))
         assert answer.phases.keys() == sums.keys()
@@ -158,22 +244,26 @@ class Oracle:
             assert figures.max_s == max(durations)
             assert figures.mean_s == sum(durations) / len(rows)
             assert figures.mean_batch == sum(row[1] for row in rows) / len(rows)
-        assert answer.delivery.negative == self.negative
+        delivery = answer.delivery
+        assert delivery.negative == end.negative - start.negative
+        assert delivery.sent == delivery.applied + delivery.dropped + delivery.rejected
+        assert delivery.negative == 0 or not answer.interval.complete
         assert answer.gauges == {name: t for name, t in self.gauges.items() if t >= 0}
 
 
 @settings(max_examples=500)
-@given(st.lists(_events | st.builds(Reset, st.none() | _models), max_size=60), st.data())
-def test_core_agrees_with_the_oracle(steps: list[wire.Event | Reset], data: st.DataObject) -> None:
-    """Any order of events, cut into any batches, resets in between: the same figures."""
-    feed, oracle = Feed(CriticalPath(), hello(started=0.0)), Oracle()
+@given(st.lists(_events | _reads, max_size=60), st.data())
+def test_core_agrees_with_the_oracle(steps: list[wire.Event | Read], data: st.DataObject) -> None:
+    """Any order of events, cut into any batches, read by several readers of whose answers some
+    are lost: the same figures."""
+    core = CriticalPath()
+    feed, oracle = Feed(core, hello(started=0.0)), Oracle()
     batch: list[wire.Event] = []
     for step in steps:
-        if isinstance(step, Reset):
+        if isinstance(step, Read):
             feed(*batch)
             batch.clear()
-            oracle.check(feed.timing(step.model, reset=True), step.model)
-            oracle.begun[step.model] = len(oracle.records)
+            oracle.read(core, step)
             continue
         oracle.apply(step)
         batch.append(step)
@@ -182,4 +272,5 @@ def test_core_agrees_with_the_oracle(steps: list[wire.Event | Reset], data: st.D
             batch.clear()
     feed(*batch)
     for model in (None, *MODELS):
-        oracle.check(feed.timing(model), model)
+        for reader in (None, "loop", "late"):
+            oracle.read(core, Read(model, reader, reset=False, received=False))

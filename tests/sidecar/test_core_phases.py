@@ -228,7 +228,15 @@ def test_answer_is_json_with_six_places(feed: Feed) -> None:
         },
         "lanes": {},
         "gauges": {},
+        "interval": {
+            "reader": None,
+            "from": "0.0",
+            "cursor": None,
+            "complete": False,
+            "final": False,
+        },
         "delivery": {
+            "sent": 2,
             "applied": 2,
             "dropped": 0,
             "rejected": 0,

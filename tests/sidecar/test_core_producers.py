@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from lilo_engine_hook import wire
-from lilo_sidecar.critical_path import MAX_BOOTS, MAX_EARLY, CriticalPath
+from lilo_sidecar.critical_path import CriticalPath
+from lilo_sidecar.producers import MAX_BOOTS, MAX_EARLY
 from lilo_sidecar.timing import Health
 from support.feed import Feed, begin, hello, span
 
@@ -63,10 +64,15 @@ def test_restarted_trainer_starts_afresh() -> None:
     assert line.phases["forward_backward.execute"].total_s == 3.0
     assert line.gauges == {"trainer.backend_ready_s": 3.0}
     assert line.uptime_s == 7.0
-    answer = core.timing("m", reset=False, now=8.0)
+    answer = core.timing(None, reset=False, now=8.0)
     assert (answer.phases, answer.gauges, answer.uptime_s) == ({}, {}, 2.0)
     assert answer.delivery.applied == 0
-    assert core._budget.used == 0
+    last = core.timing("m", reset=False, now=8.0)
+    assert (last.phases["forward_backward.execute"].count, last.interval.final) == (2, True)
+    new(wire.Register(9.0, "m"))
+    again = core.timing("m", reset=False, now=10.0)
+    assert (again.phases, again.interval.final) == ({}, False)
+    assert core._producers.shared.budget.used == 0
 
 
 def test_same_trainer_reconnecting_goes_on() -> None:
@@ -95,7 +101,8 @@ def test_engines_side_by_side_keep_apart_and_add_up() -> None:
     c = Feed(core, hello("c"))
     (line,) = c.ended
     assert line.phases["forward_backward.execute"].total_s == 1.0
-    assert (executions(c, "ma"), executions(c, "mb"), executions(c)) == (0, 1, 1)
+    assert (executions(c, "ma"), executions(c, "mb"), executions(c)) == (1, 1, 1)
+    assert (c.timing("ma").interval.final, c.timing("mb").interval.final) == (True, False)
 
 
 def test_forked_child_adds_to_its_parents_trainer() -> None:
@@ -132,7 +139,7 @@ def test_backend_adds_to_the_engine_that_has_the_model() -> None:
     second(wire.Register(0, "n"))
     backend(span(["m"], 1, 2), span(["n"], 2, 4), dropped=2)
     assert (executions(first, "m"), executions(first, "n")) == (1, 1)
-    (owner, other) = core._trainers.values()
+    (owner, other) = core._producers._trainers.values()
     assert (list(owner.models), list(other.models)) == (["m"], ["n"])
     first(wire.Forget(5, "m"))
     backend(span(["m"], 5, 6))
@@ -220,7 +227,7 @@ def test_health_tells_who_is_there() -> None:
     assert core.health(9.0).last_heard == 6.5
     assert core.health(9.0).producers == 1
     core.disconnect(feed.who.boot_id, 8.0)
-    assert core.health(9.0) == Health(False, 8.0, 0, {})
+    assert core.health(9.0) == Health(False, 8.0, 0, {}, faults=0)
 
 
 def test_answer_before_any_trainer() -> None:

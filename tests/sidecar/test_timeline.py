@@ -57,11 +57,11 @@ def test_old_spans_go_and_the_timeline_says_so() -> None:
     lane = LaneTimeline(capacity=10)
     for second in range(20):
         lane.add(second, second + 0.5)
-    assert lane.known_from == 9.5
+    assert lane.known_from == 8.5
     assert lane.busy(10.0, 20.0) == 5.0
-    assert lane.busy(0.0, 20.0) == 5.0
+    assert lane.busy(0.0, 20.0) == 5.5
     lane.add(3.0, 4.0)
-    assert lane.busy(0.0, 20.0) == 5.0, "what comes that late changes no window any more"
+    assert lane.busy(0.0, 20.0) == 5.5, "what comes that late changes no window any more"
 
 
 def test_span_later_than_the_limit_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
