@@ -15,11 +15,11 @@ from starlette.types import ASGIApp
 
 from .answers import BadRequestError, json_answer, on_bad_request, on_fault, on_http_exception
 from .bearer import BearerToken
-from .critical_path import CriticalPath
 from .hosts import LoopbackHosts
 from .ingest import Ingest
 from .openapi import document
 from .query import parse_timing_query
+from .recorder import Recorder
 from .reporter import Reporter
 from .timing import AGGREGATE
 
@@ -30,7 +30,7 @@ class Api:
 
     def __init__(
         self,
-        core: CriticalPath,
+        core: Recorder,
         ingest: Ingest,
         reporter: Reporter,
         clock: Callable[[], float],
@@ -60,17 +60,18 @@ class Api:
         return LoopbackHosts(app) if token is None else BearerToken(app, token)
 
     async def _timing(self, request: Request) -> Response:
-        model_id, reset = parse_timing_query(request.scope["query_string"])
-        # HEAD asks what GET would say; it must not end an interval that nobody got to see.
+        query = parse_timing_query(request.scope["query_string"])
         fetched = request.method == "GET"
-        timing = self._core.timing(model_id, reset=reset and fetched, now=self._clock())
+        if not fetched:  # HEAD asks what GET would say; nobody gets to see an interval by it
+            query = query._replace(reset=False, ack=None)
+        timing = self._core.timing(query)
         if fetched and timing.model_id == AGGREGATE:
             self._reporter.aggregate_fetched()
-        return json_answer(timing.to_json())
+        return json_answer({**timing.to_json(), "journal": self._core.status._asdict()})
 
     async def _healthz(self, request: Request) -> Response:
         now = self._clock()
-        health = self._core.health(now)
+        health = self._core.health()
         heard = health.last_heard
         return json_answer(
             {
@@ -87,6 +88,8 @@ class Api:
                 "producers": health.producers,
                 "uptime_s": round(max(0.0, now - self._started), 6),
                 "version": self._version,
+                "journal": self._core.status._asdict(),
+                "faults": health.faults,
                 "ingest": asdict(self._ingest.statistics()),
             }
         )

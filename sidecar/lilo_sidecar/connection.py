@@ -7,17 +7,23 @@ import enum
 import logging
 import select
 import socket
-import struct
 from typing import Final
 
 from lilo_engine_hook import wire
 
+from .faults import described
+from .peers import peer_of
 from .session import Session
 
 READ_BYTES: Final = 64 * 1024
 """Taken from a connection before the others get their turn."""
 REFUSED_FOR_ROOM: Final = "busy"
 """The code of a refusal for which the producer is not to blame."""
+REFUSED_PEER: Final = "peer"
+"""The code of a refusal of the producer's user."""
+
+_TOLD: Final = "the producer was told why"
+"""In the log instead of the reason, which may quote what the producer sent."""
 
 _log = logging.getLogger("lilo_sidecar.ingest")
 
@@ -27,6 +33,7 @@ class Ending(enum.Enum):
 
     HUNG_UP = "hung up"
     REFUSED = "refused"
+    REFUSED_PEER = "refused peer"
     PROTOCOL_ERROR = "protocol error"
     FAULT = "fault"
 
@@ -47,7 +54,7 @@ class Connection:
         self._session = session
         self._reading = False
         self._deaf = False
-        self._pid = _peer_pid(sock)
+        self.peer = peer_of(sock)
 
     @property
     def greeted(self) -> bool:
@@ -76,25 +83,31 @@ class Connection:
         except BlockingIOError:
             return False
         except wire.ProtocolError as error:
-            self.refuse(error.code, str(error))
+            self._session.refuse(error.code, str(error))
+            self.fail(error.code, _TOLD)
         except OSError:  # the producer went away with answers unread
             self._end(Ending.HUNG_UP)
         except Exception as error:  # noqa: BLE001 - no connection may end the daemon
-            _log.exception("a fault while applying a batch from %s", self)
-            self.refuse("fault", f"a fault of the sidecar: {error!r}", Ending.FAULT)
+            reason = f"a fault of the sidecar: {described(error)}"
+            self._session.refuse("fault", reason)
+            self.fail("fault", reason, Ending.FAULT)
         finally:
             self._reading = False
         return self.ending is None
 
-    def refuse(self, code: str, reason: str, ending: Ending | None = None) -> None:
-        """Tell the producer why, and end the connection."""
-        self._session.refuse(code, reason)
-        if ending is None:
-            ending = Ending.REFUSED if code == REFUSED_FOR_ROOM else Ending.PROTOCOL_ERROR
-        self.fail(code, reason, ending)
+    def refuse(self, reason: str) -> None:
+        """Turn the producer away for want of room."""
+        self._session.refuse(REFUSED_FOR_ROOM, reason)
+        self.fail(REFUSED_FOR_ROOM, reason, Ending.REFUSED)
+
+    def refuse_peer(self, reason: str) -> None:
+        """Turn the producer away because of its user. The log is left to `Peers`, which knows
+        what it said already."""
+        self._session.refuse(REFUSED_PEER, reason)
+        self._end(Ending.REFUSED_PEER)
 
     def fail(self, code: str, reason: str, ending: Ending = Ending.PROTOCOL_ERROR) -> None:
-        """End the connection for a reason that only the log is told."""
+        """End the connection, and log why."""
         if self.ending is None:
             _log.warning("connection from %s closed: %s: %s", self, code, reason)
             self._end(ending)
@@ -127,16 +140,9 @@ class Connection:
             if ending is Ending.HUNG_UP:
                 self.ending = Ending.PROTOCOL_ERROR
                 _log.warning("connection from %s closed: %s: %s", self, error.code, error)
-        except Exception:  # noqa: BLE001 - no connection may end the daemon
-            _log.exception("a fault while ending the connection from %s", self)
+        except Exception as error:  # noqa: BLE001 - no connection may end the daemon
+            _log.error("a fault while ending the connection from %s: %s", self, described(error))
             self.ending = Ending.FAULT
 
     def __str__(self) -> str:
-        return f"pid {self._pid}"
-
-
-def _peer_pid(sock: socket.socket) -> int:
-    """The process at the other end, in this one's namespace; 0 when it is of another."""
-    packed = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
-    pid, _uid, _gid = struct.unpack("3i", packed)
-    return int(pid)
+        return f"pid {self.peer.pid}"

@@ -12,8 +12,10 @@ from typing import Final
 
 import trio
 
-from .connection import REFUSED_FOR_ROOM, Connection, Ending
-from .critical_path import CriticalPath
+from .connection import Connection, Ending
+from .faults import described
+from .peers import Peers
+from .recorder import Recorder
 from .session import Session
 from .timing import Timing
 
@@ -43,8 +45,10 @@ class IngestStatistics:
     """Connections closed for breaking the protocol."""
     refused_connections: int
     """Connections turned away for want of room."""
+    refused_peers: int
+    """Connections turned away because their user may not report."""
     faults: int
-    """Connections closed by a fault of the sidecar's own; the log has the traceback."""
+    """Connections closed by a fault of the sidecar's own; the log says where."""
 
 
 class Ingest:
@@ -56,14 +60,15 @@ class Ingest:
 
     def __init__(
         self,
-        core: CriticalPath,
-        clock: Callable[[], float],
+        core: Recorder,
         on_trainer_ended: Callable[[Timing], None],
+        allowed_uids: frozenset[int] = frozenset(),
     ) -> None:
-        """``on_trainer_ended`` is given the last aggregate of every trainer that was replaced."""
+        """``on_trainer_ended`` is given the last aggregate of every trainer that was replaced;
+        ``allowed_uids`` are the users whose processes may report, beside one's own and root."""
         self._core = core
-        self._clock = clock
         self._on_trainer_ended = on_trainer_ended
+        self._peers = Peers(allowed_uids)
         self._connections: dict[Connection, None] = {}
         """In the order they were accepted."""
         self._endings = dict.fromkeys(Ending, 0)
@@ -77,6 +82,7 @@ class Ingest:
             connections=sum(connection.ending is None for connection in self._connections),
             protocol_errors=self._endings[Ending.PROTOCOL_ERROR],
             refused_connections=self._endings[Ending.REFUSED],
+            refused_peers=self._endings[Ending.REFUSED_PEER],
             faults=self._endings[Ending.FAULT],
         )
 
@@ -134,14 +140,21 @@ class Ingest:
         def read_out_predecessors() -> None:
             self._read_out(before=connection)
 
-        session = Session(self._core, self._clock, read_out_predecessors, self._on_trainer_ended)
+        session = Session(self._core, read_out_predecessors, self._on_trainer_ended)
         connection = Connection(sock, session)
+        objection = self._peers.objection(connection.peer)
+        if objection is not None:
+            connection.refuse_peer(objection)
+        else:
+            self._find_room(connection)
+        self._connections[connection] = None
+        nursery.start_soon(self._serve, connection)
+
+    def _find_room(self, connection: Connection) -> None:
         if self.statistics().connections >= MAX_CONNECTIONS:
             self._read_out(before=connection)
         if self.statistics().connections >= MAX_CONNECTIONS:
-            connection.refuse(REFUSED_FOR_ROOM, f"{MAX_CONNECTIONS} producers are connected")
-        self._connections[connection] = None
-        nursery.start_soon(self._serve, connection)
+            connection.refuse(f"{MAX_CONNECTIONS} producers are connected")
 
     def _read_out(self, before: Connection) -> None:
         """Take in all that producers sent who connected earlier and have hung up since, and let
@@ -167,9 +180,8 @@ class Ingest:
                 # No word to the producer: it would take it for a complaint about its first batch.
                 connection.fail("hello", f"no hello within {HELLO_TIMEOUT:.0f} s")
             connection.flush()
-        except Exception:  # noqa: BLE001 - no connection may end the daemon
-            _log.exception("a fault in serving %s", connection)
-            connection.fail("fault", "a fault of the sidecar", Ending.FAULT)
+        except Exception as error:  # noqa: BLE001 - no connection may end the daemon
+            connection.fail("fault", f"a fault of the sidecar: {described(error)}", Ending.FAULT)
         finally:
             connection.hang_up()
             self._endings[connection.ending or Ending.FAULT] += 1

@@ -6,6 +6,9 @@ from typing import Any, Final
 
 from lilo_engine_hook import wire
 
+from .cursor import CURSOR_FORM
+from .query import READER_FORM
+
 _SECONDS: Final = {"type": "number", "minimum": 0}
 _COUNT: Final = {"type": "integer", "minimum": 0}
 
@@ -80,18 +83,49 @@ _LANE: Final = _record(
     },
     "What a lane works on now.",
 )
+_INTERVAL: Final = _record(
+    {
+        "reader": _nullable({"type": "string"}, "Whose; null is all those without a name."),
+        "from": _described({"type": "string"}, "The cursor where it begins."),
+        "cursor": _nullable(
+            {"type": "string"},
+            "To be passed back as ack. Null unless a reader with a name ended the interval.",
+        ),
+        "complete": _described(
+            {"type": "boolean"},
+            "Whether all that the trainer reported over it is in the figures, and it follows the "
+            "reader's last one without a hole.",
+        ),
+        "final": _described(
+            {"type": "boolean"}, "Whether the model was forgotten: there will be no more."
+        ),
+    },
+    "Whose interval it is, and what it covers.",
+)
+_JOURNAL: Final = _record(
+    {
+        "writing": _described(
+            {"type": "boolean"}, "Whether the figures would survive the end of the sidecar."
+        ),
+        "reason": _nullable({"type": "string"}, "Why not; null if they would."),
+    },
+    "Whether the sidecar keeps its journal.",
+)
 _DELIVERY: Final = _record(
     {
+        "sent": _described(
+            _COUNT, "Calls that were to become an event: applied + dropped + rejected."
+        ),
         "applied": _described(_COUNT, "Events that are in the numbers."),
-        "dropped": _described(_COUNT, "Events turned away at a bound of the trainer's hook."),
+        "dropped": _described(_COUNT, "Events turned away at a bound, refused, or missed."),
         "rejected": _described(_COUNT, "Observer calls that made no valid event."),
         "unweighed": _described(_COUNT, "Commands whose weight could not be told; they weigh one."),
-        "missed": _described(_COUNT, "Events that an earlier sidecar had, or nobody."),
+        "missed": _described(_COUNT, "Of the dropped ones: gaps in the numbering."),
         "negative": _described(_COUNT, "Durations below zero, which are in no series."),
         "series_refused": _described(_COUNT, "Records that found no room for a new series."),
         "pending_evicted": _described(_COUNT, "Commands whose wait was given up on at a bound."),
     },
-    "What became of the trainer's events since it started, all its models together.",
+    "What became of the trainer's events over the interval, all its models together.",
 )
 _TIMING: Final = _record(
     {
@@ -130,9 +164,11 @@ _TIMING: Final = _record(
             "trainer.backend_ready_s, trainer.serving_ready_s, trainer.first_model_ready_s.",
             "additionalProperties": _SECONDS,
         },
+        "interval": _reference("Interval"),
         "delivery": _reference("Delivery"),
+        "journal": _reference("Journal"),
     },
-    "The figures of one model, or of all, over the current interval.",
+    "The figures of one model, or of all, over a reader's interval.",
 )
 _HEALTH: Final = _record(
     {
@@ -162,6 +198,8 @@ _HEALTH: Final = _record(
         "producers": _described(_COUNT, "Processes that report now."),
         "uptime_s": _described(_SECONDS, "Since the sidecar started."),
         "version": {"type": "string"},
+        "journal": _reference("Journal"),
+        "faults": _described(_COUNT, "Events that a fault of the sidecar's own cost."),
         "ingest": _record(
             {
                 "connections": _described(_COUNT, "Open on the Unix socket now."),
@@ -196,7 +234,7 @@ _DOCUMENT: Final[dict[str, Any]] = {
         "/api/v1/timing": {
             "get": {
                 "operationId": "timing",
-                "summary": "One model's figures over its current interval, or those of all models",
+                "summary": "One model's figures over a reader's interval, or those of all models",
                 "security": _TOKEN,
                 "parameters": [
                     {
@@ -219,6 +257,20 @@ _DOCUMENT: Final[dict[str, Any]] = {
                             "default": "false",
                             "pattern": "^([Tt][Rr][Uu][Ee]|[Ff][Aa][Ll][Ss][Ee]|0|1)$",
                         },
+                    },
+                    {
+                        "name": "reader",
+                        "in": "query",
+                        "description": "Who asks: each reader has intervals of its own. Left out: "
+                        "one shared by all who gave no name.",
+                        "schema": {"type": "string", "pattern": f"^{READER_FORM.pattern}$"},
+                    },
+                    {
+                        "name": "ack",
+                        "in": "query",
+                        "description": "The interval.cursor of the last answer that the reader "
+                        "received; until then that interval is given again, with what followed.",
+                        "schema": {"type": "string", "pattern": f"^{CURSOR_FORM.pattern}$"},
                     },
                 ],
                 "responses": {
@@ -258,6 +310,8 @@ _DOCUMENT: Final[dict[str, Any]] = {
             "Delivery": _DELIVERY,
             "Error": _ERROR,
             "Health": _HEALTH,
+            "Interval": _INTERVAL,
+            "Journal": _JOURNAL,
             "Lane": _LANE,
             "Phase": _PHASE,
             "Step": _STEP,

@@ -4,23 +4,36 @@ plain read."""
 from __future__ import annotations
 
 import re
-from typing import Final
+from typing import Final, NamedTuple
 from urllib.parse import parse_qsl
 
 from lilo_engine_hook import wire
 
 from .answers import BadRequestError
+from .cursor import MAX_CURSOR, Cursor
 
 MAX_PARAMETERS: Final = 16
-"""Parameters of a query that are looked at; there are two to give."""
-_KNOWN: Final = ("model_id", "reset")
+"""Parameters of a query that are looked at; there are four to give."""
+MAX_READER: Final = 64
+"""Characters."""
+READER_FORM: Final = re.compile(rf"[A-Za-z0-9._-]{{1,{MAX_READER}}}", re.ASCII)
+_KNOWN: Final = ("model_id", "reset", "reader", "ack")
 _BROKEN_PERCENT: Final = re.compile(rb"%(?![0-9A-Fa-f]{2})")
 _BOOLEANS: Final = {"true": True, "1": True, "false": False, "0": False}
 
 
-def parse_timing_query(query: bytes) -> tuple[str | None, bool]:
-    """``model_id`` (None for all models) and ``reset``. Raises `BadRequestError` for anything
-    that is not exactly one of each."""
+class TimingQuery(NamedTuple):
+    """What is asked for; see `CriticalPath.timing`."""
+
+    model_id: str | None = None
+    """None is all models."""
+    reset: bool = False
+    reader: str | None = None
+    ack: Cursor | None = None
+
+
+def parse_timing_query(query: bytes) -> TimingQuery:
+    """The parameters. Raises `BadRequestError` for anything that is not at most one of each."""
     try:
         if _BROKEN_PERCENT.search(query):
             raise ValueError  # parse_qsl would take it literally
@@ -40,12 +53,18 @@ def parse_timing_query(query: bytes) -> tuple[str | None, bool]:
         if name not in _KNOWN:
             raise BadRequestError(
                 "unknown_parameter",
-                f"unknown parameter {name[:64]!r}; there are {' and '.join(_KNOWN)}",
+                f"unknown parameter {name[:64]!r}; there are {', '.join(_KNOWN)}",
             )
         if name in given:
             raise BadRequestError("repeated_parameter", f"{name} is given more than once")
         given[name] = value
-    return _model_id(given.get("model_id")), _reset(given.get("reset"))
+    reader = _reader(given.get("reader"))
+    return TimingQuery(
+        _model_id(given.get("model_id")),
+        _reset(given.get("reset")),
+        reader,
+        _ack(given.get("ack"), reader),
+    )
 
 
 def _model_id(value: str | None) -> str | None:
@@ -72,3 +91,31 @@ def _reset(value: str | None) -> bool:
         raise BadRequestError(
             "bad_reset", f"reset is {value[:64]!r}; allowed are true, false, 1 and 0"
         ) from None
+
+
+def _reader(value: str | None) -> str | None:
+    if value is not None and not READER_FORM.fullmatch(value):
+        raise BadRequestError(
+            "bad_reader",
+            f"reader is {value[:MAX_READER]!r}; choose a name of 1 to {MAX_READER} characters "
+            "of A-Z, a-z, 0-9, '.', '_' and '-'",
+        )
+    return value
+
+
+def _ack(value: str | None, reader: str | None) -> Cursor | None:
+    if value is None:
+        return None
+    if reader is None:
+        raise BadRequestError(
+            "ack_without_reader",
+            "ack is given without reader; only a reader with a name acknowledges its intervals",
+        )
+    cursor = Cursor.parse(value) if len(value) <= MAX_CURSOR else None
+    if cursor is None:
+        raise BadRequestError(
+            "bad_ack",
+            f"ack is {value[:MAX_CURSOR]!r}; pass the interval.cursor of the last answer "
+            "that was received, as it is",
+        )
+    return cursor

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from typing import Final
 
 import trio
 
-from .critical_path import CriticalPath
 from .output import LineWriter
+from .recorder import Recorder
 from .timing import Timing
 
+EVENT: Final = "lilo_critical_path"
 REPORT_INTERVAL: Final = 300.0
 """Seconds without a fetch of the aggregate after which a line is printed."""
 
@@ -24,14 +24,12 @@ class Reporter:
 
     def __init__(
         self,
-        core: CriticalPath,
+        core: Recorder,
         lines: LineWriter,
-        clock: Callable[[], float],
         interval: float = REPORT_INTERVAL,
     ) -> None:
         self._core = core
         self._lines = lines
-        self._clock = clock
         self._interval = interval
         self._quiet_since = 0.0  # on trio's clock; set when `run` begins
 
@@ -45,7 +43,7 @@ class Reporter:
 
     def shutdown(self) -> None:
         """The last line."""
-        self._print("shutdown", self._core.lifetime(self._clock()))
+        self._print("shutdown", self._core.lifetime())
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Print a line at the end of every interval without a fetch, once a trainer was heard."""
@@ -57,10 +55,11 @@ class Reporter:
                 await trio.sleep_until(due)
                 continue
             self._quiet_since = due
-            timing = self._core.lifetime(self._clock())
+            timing = self._core.lifetime()
             if timing.uptime_s is not None:
                 self._print("interval", timing)
 
     def _print(self, reason: str, timing: Timing) -> None:
-        line = {"event": "lilo_critical_path", "reason": reason, **timing.to_json()}
+        journal = self._core.status._asdict()
+        line = {"event": EVENT, "reason": reason, **timing.to_json(), "journal": journal}
         self._lines.write(json.dumps(line, allow_nan=False))

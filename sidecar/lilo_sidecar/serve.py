@@ -14,12 +14,14 @@ from typing import Final
 import trio
 
 from .api import Api
-from .critical_path import CriticalPath
 from .ingest import Ingest
 from .listening import http_listener, unix_listener
 from .options import ServeOptions
 from .output import LineWriter
+from .recorder import Recorder
+from .recovery import recover
 from .reporter import Reporter
+from .state_directory import StateDirectory
 from .web import GRACEFUL_TIMEOUT, HttpServer, url_of
 
 CRASHED: Final = 1
@@ -47,19 +49,22 @@ class Daemon:
 
     async def run(self, lines: LineWriter) -> int:
         """Serve until told to stop; the exit status. Raises `StartError` when it cannot start."""
-        core = CriticalPath()
-        reporter = Reporter(core, lines, time.time, self._options.report_interval)
-        ingest = Ingest(core, time.time, reporter.trainer_ended)
-        api = Api(core, ingest, reporter, time.time)
         token = self._options.token()
         http = http_listener(self._options.family, self._options.address)
         with http, unix_listener(self._options.socket) as listener:
             url = url_of(http)
+            # Not before the socket is this sidecar's own: so is the state beside it, then.
+            directory = StateDirectory(self._options.socket.with_suffix(".state"))
+            core = Recorder(recover(directory, time.time()), directory, time.time)
+            reporter = Reporter(core, lines, self._options.report_interval)
+            ingest = Ingest(core, reporter.trainer_ended)
+            api = Api(core, ingest, reporter, time.time)
             async with trio.open_nursery() as nursery:
                 await nursery.start(self._heed_signals)
                 if self._options.stop_at_eof:
                     nursery.start_soon(self._heed_stdin)
                 await self._start(nursery, "the intake", partial(ingest.run, listener))
+                await self._start(nursery, "the journal", core.run)
                 await self._start(nursery, "the reporter", reporter.run)
                 async with trio.open_nursery() as web:
                     server = HttpServer(api.app(token))
@@ -71,6 +76,7 @@ class Daemon:
                     await ingest.drain(listener)
                     web.cancel_scope.deadline = trio.current_time() + _HTTP_STOP_TIMEOUT
                 nursery.cancel_scope.cancel()
+            core.close()
         reporter.shutdown()
         return self._status
 

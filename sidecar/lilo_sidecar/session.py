@@ -7,7 +7,7 @@ from typing import Final
 
 from lilo_engine_hook import wire
 
-from .critical_path import CriticalPath
+from .recorder import Recorder
 from .timing import Timing
 
 _MAX_REASON: Final = 1024
@@ -23,8 +23,7 @@ class Session:
 
     def __init__(
         self,
-        core: CriticalPath,
-        clock: Callable[[], float],
+        core: Recorder,
         before_hello: Callable[[], None],
         on_trainer_ended: Callable[[Timing], None],
     ) -> None:
@@ -33,7 +32,6 @@ class Session:
         self.answers = bytearray()
         """To be sent to the producer; whoever sends it, removes it."""
         self._core = core
-        self._clock = clock
         self._before_hello = before_hello
         self._on_trainer_ended = on_trainer_ended
         self._frames = wire.FrameBuffer()
@@ -43,7 +41,7 @@ class Session:
         """Take in the next bytes. Raises `wire.ProtocolError`; what came before the offence
         has been applied and its acknowledgement is among the answers."""
         for payload in self._frames.feed(data):
-            self._hear(wire.decode(payload))
+            self._hear(wire.decode(payload), payload)
 
     def refuse(self, code: str, reason: str) -> None:
         """Say why the connection is about to be closed."""
@@ -52,38 +50,38 @@ class Session:
     def end(self) -> None:
         """The connection is over. Raises `wire.ProtocolError` when it ended within a message."""
         if self.hello is not None:
-            self._core.disconnect(self.hello.boot_id, self._clock())
+            self._core.disconnect(self.hello.boot_id)
             self.hello = None
         if self._frames.pending:
             raise wire.ProtocolError(
                 "truncated", f"the stream ended {self._frames.pending} bytes into a message"
             )
 
-    def _hear(self, message: wire.Message) -> None:
+    def _hear(self, message: wire.Message, payload: bytes) -> None:
         match message:
             case wire.Hello() if self.hello is None:
-                self._greet(message)
+                self._greet(message, payload)
             case wire.Hello():
                 raise wire.ProtocolError("order", "a second hello; there is one per connection")
             case wire.Batch() if self.hello is not None:
-                self._apply(self.hello.boot_id, message)
+                self._apply(self.hello.boot_id, message, payload)
             case wire.Batch():
                 raise wire.ProtocolError("order", "a batch before the hello")
             case _:
                 raise wire.ProtocolError("message", "only the sidecar sends such a message")
 
-    def _greet(self, hello: wire.Hello) -> None:
+    def _greet(self, hello: wire.Hello, payload: bytes) -> None:
         self._before_hello()
-        for timing in self._core.connect(hello, self._clock()):
+        for timing in self._core.connect(hello, payload):
             self._on_trainer_ended(timing)
         self.hello = hello
         self._acknowledge(self._core.acked(hello.boot_id))
 
-    def _apply(self, boot_id: str, batch: wire.Batch) -> None:
+    def _apply(self, boot_id: str, batch: wire.Batch, payload: bytes) -> None:
         # All names before any event: a batch is applied whole or refused whole.
         for event in batch.events:
             self._names.spend(event)
-        self._acknowledge(self._core.apply(boot_id, batch, self._clock()))
+        self._acknowledge(self._core.apply(boot_id, batch, payload))
 
     def _acknowledge(self, seq: int) -> None:
         self.answers += wire.encode(wire.Ack(seq))

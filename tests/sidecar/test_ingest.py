@@ -19,6 +19,7 @@ from lilo_engine_hook import wire
 from lilo_sidecar.critical_path import CriticalPath
 from lilo_sidecar.ingest import ANSWER_TIMEOUT, DRAIN_TIMEOUT, HELLO_TIMEOUT, Ingest
 from lilo_sidecar.listening import unix_listener
+from lilo_sidecar.recorder import Recorder
 from lilo_sidecar.timing import Timing
 from support.feed import span
 from support.producer import Producer, hello_frame
@@ -32,7 +33,7 @@ class Intake:
         self.listener = listener
         self.core = CriticalPath()
         self.ended: list[Timing] = []
-        self.ingest = Ingest(self.core, trio.current_time, self.ended.append)
+        self.ingest = Ingest(Recorder(self.core, None, trio.current_time), self.ended.append)
 
     async def settle(self) -> None:
         """Return once everything that was sent has been dealt with."""

@@ -12,6 +12,7 @@ import trio.testing
 
 from lilo_sidecar.critical_path import CriticalPath
 from lilo_sidecar.output import LineWriter
+from lilo_sidecar.recorder import Recorder
 from lilo_sidecar.reporter import REPORT_INTERVAL, Reporter
 from support.feed import Feed, span
 
@@ -23,7 +24,7 @@ def printed(act: Callable[[CriticalPath, Reporter], Awaitable[None]]) -> list[di
 
     async def main() -> None:
         core = CriticalPath()
-        reporter = Reporter(core, lines, trio.current_time)
+        reporter = Reporter(Recorder(core, None, trio.current_time), lines)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(reporter.run)
             await act(core, reporter)

@@ -1,0 +1,151 @@
+"""The journal: everything that changed the core's state, in order, in a file.
+
+A file is a line that names the format, then records: each one the length and the CRC-32 of its
+payload, four bytes big-endian each, and the payload, one msgpack array that begins with the
+record's kind. A record that is not there whole, or not as it was written, ends the journal: what
+a process that was killed left behind is cut off there.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from types import UnionType
+from typing import Final, NamedTuple, TypeAlias
+
+import msgpack
+
+from lilo_engine_hook import wire
+
+MAGIC: Final = b"lilo-timing journal 1\n"
+MAX_RECORD: Final = wire.MAX_FRAME + 4096
+"""Bytes of a payload: a batch as it came, and whose it was."""
+_HEAD: Final = 8
+_MAX_TEXT: Final = 4 * wire.MAX_MODEL_ID
+"""Bytes of a string in a record; batches are no strings but bytes."""
+
+
+class Connected(NamedTuple):
+    """A producer said hello; ``hello`` is the payload of its frame."""
+
+    now: float
+    hello: bytes
+
+
+class Applied(NamedTuple):
+    """A batch came from a connected producer; ``batch`` is the payload of its frame."""
+
+    now: float
+    boot_id: str
+    batch: bytes
+
+
+class Disconnected(NamedTuple):
+    """A producer's connection ended."""
+
+    now: float
+    boot_id: str
+
+
+class Asked(NamedTuple):
+    """A reader asked for a model's timing (None: for all models')."""
+
+    now: float
+    model_id: str | None
+    reset: bool
+    reader: str | None
+    ack: str | None
+
+
+Record: TypeAlias = Connected | Applied | Disconnected | Asked
+_KINDS: Final[tuple[type[Record], ...]] = (Connected, Applied, Disconnected, Asked)
+_NUMBERS: Final = {kind: number for number, kind in enumerate(_KINDS)}
+_TYPES: Final[dict[type[Record], tuple[UnionType | type, ...]]] = {
+    Connected: (float, bytes),
+    Applied: (float, str, bytes),
+    Disconnected: (float, str),
+    Asked: (float, str | None, bool, str | None, str | None),
+}
+
+
+class BrokenJournalError(Exception):
+    """The journal goes on with something that is no record; it ends there."""
+
+
+def encode(record: Record) -> bytes:
+    """The record as it stands in the file."""
+    payload: bytes = msgpack.packb((_NUMBERS[type(record)], *record))
+    head = len(payload).to_bytes(4, "big") + zlib.crc32(payload).to_bytes(4, "big")
+    return head + payload
+
+
+def read_records(data: bytes) -> Iterator[Record]:
+    """The records of a journal file's content, in order. Raises `BrokenJournalError` after the
+    last whole one where something else follows it, and for whatever is no journal at all."""
+    if not data.startswith(MAGIC):
+        raise BrokenJournalError("it is no journal of this format")
+    at = len(MAGIC)
+    while at < len(data):
+        left = len(data) - at
+        size = int.from_bytes(data[at : at + 4], "big")
+        if left < _HEAD or size > left - _HEAD:
+            raise BrokenJournalError(f"its last {left} bytes are no whole record")
+        payload = data[at + _HEAD : at + _HEAD + size]
+        if size > MAX_RECORD or zlib.crc32(payload) != int.from_bytes(data[at + 4 : at + 8], "big"):
+            raise BrokenJournalError(f"its last {left} bytes are not as they were written")
+        yield _parse(payload)
+        at += _HEAD + size
+
+
+def _parse(payload: bytes) -> Record:
+    try:
+        number, *fields = msgpack.unpackb(
+            payload,
+            use_list=False,
+            max_array_len=16,
+            max_map_len=0,
+            max_ext_len=0,
+            max_str_len=_MAX_TEXT,
+            max_bin_len=MAX_RECORD,
+        )
+        kind = _KINDS[number]
+        fits = len(fields) == len(_TYPES[kind]) and all(map(isinstance, fields, _TYPES[kind]))
+    except (ValueError, TypeError, IndexError, RecursionError) as error:
+        raise BrokenJournalError(f"a record of it is none: {error}") from None
+    if not fits:
+        raise BrokenJournalError(f"a record of it is no {kind.__name__}")
+    record: Record = kind(*fields)
+    return record
+
+
+class JournalFile:
+    """A journal that is being written. One thread. Methods raise `OSError`; after one did, the
+    file is not to be used any more: its end may be torn."""
+
+    def __init__(self, path: Path) -> None:
+        """Make a new file; there must be none at ``path``."""
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
+        self._fd = os.open(path, flags, 0o600)
+        status = os.fstat(self._fd)
+        self.identity = (status.st_dev, status.st_ino)
+        """Device and inode."""
+        self.size = 0
+        """Bytes written."""
+        self._write(MAGIC)
+
+    def append(self, record: Record) -> None:
+        """Write one record, in one piece: from then on it survives this process. It is not synced
+        to the disk: the machine's own end may cost the last seconds, cut off as a torn tail."""
+        self._write(encode(record))
+
+    def close(self) -> None:
+        os.close(self._fd)
+
+    def _write(self, data: bytes) -> None:
+        written = os.write(self._fd, data)
+        if written != len(data):  # how a disk that has just become full says so
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        self.size += written

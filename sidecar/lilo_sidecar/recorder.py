@@ -1,0 +1,184 @@
+"""The core with its journal: what changes its state is written down before it happens.
+
+A sidecar that is killed at any moment goes on from there. Where the journal cannot be written it
+goes on in memory, says so, and writes again as soon as it can: with a snapshot of what it came to
+meanwhile.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+import trio
+
+from lilo_engine_hook import wire
+
+from .critical_path import CriticalPath
+from .journal import Applied, Asked, Connected, Disconnected, JournalFile, Record
+from .query import TimingQuery
+from .snapshot import SnapshotTooLargeError, dump
+from .state_directory import MAX_TAIL, StateDirectory
+from .timing import Health, Timing
+
+TEND_INTERVAL: Final = 5.0
+"""Seconds between looks after the journal: one that could not be written is tried again."""
+_MIN_TAIL: Final = 1024 * 1024
+"""Bytes of a journal that are worth a new snapshot."""
+
+_log = logging.getLogger("lilo_sidecar.journal")
+
+
+class JournalStatus(NamedTuple):
+    """Whether what was counted so far would survive the end of the sidecar."""
+
+    writing: bool
+    reason: str | None
+    """Why not; None if it would."""
+
+
+class Recorder:
+    """Passes on to the core what producers and readers want of it, in one order.
+
+    The daemon's one thread. No method raises for want of a journal, and none waits for anything
+    but the page cache.
+    """
+
+    def __init__(
+        self, core: CriticalPath, directory: StateDirectory | None, clock: Callable[[], float]
+    ) -> None:
+        """The journal goes on from the core as it is; None keeps none."""
+        self._core = core
+        self._directory = directory
+        self._clock = clock
+        self._file: JournalFile | None = None
+        self._limit = _MIN_TAIL
+        self._reason: str | None = None
+        self._begin()
+
+    @property
+    def status(self) -> JournalStatus:
+        """Of the journal, by now."""
+        return JournalStatus(self._reason is None, self._reason)
+
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Look after the journal until cancelled."""
+        task_status.started()
+        while True:
+            await trio.sleep(TEND_INTERVAL)
+            self.tend()
+
+    def tend(self) -> None:
+        """Begin a new journal if there is none, or if somebody removed it."""
+        if self._file is None:
+            self._begin()
+        elif self._directory is not None and not self._directory.holds(self._file):
+            _log.warning("the journal was removed by somebody; a new one is begun")
+            self._directory.close()
+            self._begin()
+
+    def close(self) -> None:
+        """Write no more, and let another sidecar use the directory."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+        if self._directory is not None:
+            self._directory.close()
+
+    # --- what the core is asked -------------------------------------------------------------
+
+    def connect(self, hello: wire.Hello, payload: bytes) -> list[Timing]:
+        """See `CriticalPath.connect`; ``payload`` is the hello as it came."""
+        now = self._clock()
+        self._write(Connected(now, payload))
+        return self._core.connect(hello, now)
+
+    def acked(self, boot_id: str) -> int:
+        """See `CriticalPath.acked`."""
+        return self._core.acked(boot_id)
+
+    def apply(self, boot_id: str, batch: wire.Batch, payload: bytes) -> int:
+        """See `CriticalPath.apply`; ``payload`` is the batch as it came."""
+        now = self._clock()
+        self._write(Applied(now, boot_id, payload))
+        return self._core.apply(boot_id, batch, now)
+
+    def disconnect(self, boot_id: str) -> None:
+        """See `CriticalPath.disconnect`."""
+        now = self._clock()
+        self._write(Disconnected(now, boot_id))
+        self._core.disconnect(boot_id, now)
+
+    def timing(self, query: TimingQuery) -> Timing:
+        """See `CriticalPath.timing`."""
+        now = self._clock()
+        model_id, reset, reader, ack = query
+        if self._core.is_touched(model_id, reset=reset, ack=ack, now=now):
+            said = None if ack is None else str(ack)
+            self._write(Asked(now, model_id, reset, reader, said))
+        return self._core.timing(model_id, reset=reset, now=now, reader=reader, ack=ack)
+
+    def lifetime(self) -> Timing:
+        """See `CriticalPath.lifetime`."""
+        return self._core.lifetime(self._clock())
+
+    def health(self) -> Health:
+        """See `CriticalPath.health`."""
+        return self._core.health(self._clock())
+
+    # --- the journal ------------------------------------------------------------------------
+
+    def _write(self, record: Record) -> None:
+        if self._file is not None and self._file.size >= self._limit:
+            self._begin()
+        if self._file is None:
+            return
+        try:
+            self._file.append(record)
+        except OSError as error:
+            self._stop_writing(error)
+
+    def _begin(self) -> None:
+        """Begin a journal with the state as it is."""
+        if self._directory is None:
+            self._reason = "there is no state directory"
+            return
+        try:
+            if not self._directory.is_open:
+                self._directory.open()
+            snapshot = dump(self._core)
+            file = self._directory.begin(snapshot)
+        except (OSError, SnapshotTooLargeError) as error:
+            self._stop_writing(error)
+            return
+        if self._file is not None:
+            self._file.close()
+        self._file = file
+        # A snapshot costs time in proportion to its size; so it is not made for less than that.
+        self._limit = min(max(len(snapshot), _MIN_TAIL), MAX_TAIL)
+        if self._reason is not None:
+            _log.info("the journal is written again")
+        self._reason = None
+
+    def _stop_writing(self, error: OSError | SnapshotTooLargeError) -> None:
+        reason = (error.strerror or "I/O error") if isinstance(error, OSError) else str(error)
+        if reason != self._reason:
+            _log.warning(
+                "the journal cannot be written: %s; the sidecar goes on in memory and tries again "
+                "every %.0f s. If it ends meanwhile, what it counted is lost",
+                reason,
+                TEND_INTERVAL,
+            )
+        self._reason = reason
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+        if self._directory is None:
+            return
+        if self._directory.is_open:
+            # What is there is of the past: to go on from it would give figures out twice.
+            with contextlib.suppress(OSError):
+                self._directory.discard()
+        self._directory.close()

@@ -1,0 +1,94 @@
+"""How the state of a sidecar that ended is had again: its snapshot, and its journal done again."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import secrets
+
+from lilo_engine_hook import wire
+
+from .critical_path import CriticalPath
+from .cursor import Cursor
+from .faults import described
+from .journal import (
+    Applied,
+    Asked,
+    BrokenJournalError,
+    Connected,
+    Disconnected,
+    Record,
+    read_records,
+)
+from .snapshot import OtherVersionError, SnapshotError, load
+from .state_directory import StateDirectory
+
+_log = logging.getLogger("lilo_sidecar.journal")
+
+
+def recover(directory: StateDirectory, now: float) -> CriticalPath:
+    """Go on from the state in a directory, which is opened if it can be; or begin with none. What
+    is of another version, or damaged, is set aside. Never raises for what it finds there."""
+    core = None
+    try:
+        directory.open()
+        core = _recovered(directory)
+    except OSError as error:
+        _log.debug("no state is read: %s", error)  # whoever writes there next says so
+    if core is None:
+        return CriticalPath(secrets.token_hex(4))
+    core.disconnect_all(now)
+    return core
+
+
+def _recovered(directory: StateDirectory) -> CriticalPath | None:
+    generation = directory.latest()
+    if generation is None:
+        return None
+    try:
+        core = load(generation.snapshot)
+    except SnapshotError as error:
+        kind = logging.INFO if isinstance(error, OtherVersionError) else logging.WARNING
+        _log.log(kind, "the snapshot is set aside, and the figures begin anew: %s", error)
+        directory.set_aside()
+        return None
+    done = replay(core, generation.journal)
+    _log.info("going on from the journal: a snapshot and %d records", done)
+    return core
+
+
+def replay(core: CriticalPath, journal: bytes) -> int:
+    """Do again what a journal says, up to its last whole record; how many there are."""
+    done = 0
+    try:
+        for record in read_records(journal):
+            _do(core, record)
+            done += 1
+    except BrokenJournalError as error:
+        if journal:
+            _log.warning("the journal is cut off after %d records: %s", done, error)
+    return done
+
+
+def _do(core: CriticalPath, record: Record) -> None:
+    try:
+        match record:
+            case Connected(now, hello):
+                message = wire.decode(hello)
+                assert isinstance(message, wire.Hello)  # noqa: S101 - nothing else is recorded
+                with contextlib.suppress(wire.ProtocolError):  # it was refused then, too
+                    core.connect(message, now)
+            case Applied(now, boot_id, packed):
+                batch = wire.decode(packed)
+                assert isinstance(batch, wire.Batch)  # noqa: S101 - likewise
+                core.apply(boot_id, batch, now)
+            case Disconnected(now, boot_id):
+                core.disconnect(boot_id, now)
+            case Asked(now, model_id, reset, reader, ack):
+                cursor = None if ack is None else Cursor.parse(ack)
+                core.timing(model_id, reset=reset, now=now, reader=reader, ack=cursor)
+    except Exception as error:  # noqa: BLE001 - one record must not keep the others out
+        kind = type(record).__name__
+        _log.error(
+            "a record (%s) of the journal failed and is left out: %s", kind, described(error)
+        )

@@ -1,0 +1,183 @@
+"""The recorder when its journal cannot be written, and when it can again."""
+
+from __future__ import annotations
+
+import os
+import resource
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import trio
+import trio.testing
+
+from lilo_sidecar import snapshot
+from lilo_sidecar.critical_path import CriticalPath
+from lilo_sidecar.query import TimingQuery
+from lilo_sidecar.recorder import TEND_INTERVAL, JournalStatus, Recorder
+from lilo_sidecar.state_directory import StateDirectory
+from support.feed import hello, span
+from support.journaled import Client, Clock, open_recorder
+
+
+@pytest.fixture
+def engine() -> Client:
+    return Client(hello())
+
+
+@pytest.fixture
+def full_disk() -> Iterator[None]:
+    """No file may grow past a few bytes."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (10, hard))
+    yield
+    resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def room_again() -> None:
+    resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY,) * 2)
+
+
+def executions(recorder: Recorder) -> int:
+    return recorder.timing(TimingQuery("m")).phases["forward_backward.execute"].count
+
+
+def test_full_disk_costs_no_event(
+    tmp_path: Path, engine: Client, full_disk: None, caplog: pytest.LogCaptureFixture
+) -> None:
+    """At the start and later: it goes on in memory and says so once; when there is room again the
+    journal begins with all that came meanwhile."""
+    recorder = open_recorder(tmp_path / "state", Clock())
+    assert recorder.status == JournalStatus(False, "File too large")
+    engine.greet(recorder)
+    engine.send(recorder, span(["m"], 0, 1))
+    recorder.tend()
+    assert not recorder.status.writing
+    room_again()
+    recorder.tend()
+    assert recorder.status.writing
+    engine.send(recorder, span(["m"], 1, 2))
+    (journal,) = (tmp_path / "state").glob("journal-*")
+    resource.setrlimit(resource.RLIMIT_FSIZE, (journal.stat().st_size + 5, resource.RLIM_INFINITY))
+    engine.send(recorder, span(["m"], 2, 3))
+    assert recorder.status == JournalStatus(False, "No space left on device")
+    assert list((tmp_path / "state").glob("*-*")) == [], "what is there is of the past"
+    engine.send(recorder, span(["m"], 3, 4))
+    room_again()
+    recorder.tend()
+    engine.send(recorder, span(["m"], 4, 5))
+    recorder.close()
+    again = open_recorder(tmp_path / "state", Clock())
+    assert executions(again) == 5
+    assert [r.levelname for r in caplog.records if "cannot be written" in r.message] == [
+        "WARNING",
+        "WARNING",
+    ]
+
+
+def test_state_too_large_goes_on_in_memory(
+    tmp_path: Path, engine: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The reason is in the status, with the figures."""
+    monkeypatch.setattr(snapshot, "MAX_SNAPSHOT", 100)
+    recorder = open_recorder(tmp_path / "state", Clock())
+    assert recorder.status.reason is not None
+    assert "a snapshot 100 at most" in recorder.status.reason
+    engine.greet(recorder)
+    engine.send(recorder, span(["m"], 0, 1))
+    assert executions(recorder) == 1
+
+
+def test_directory_is_one_sidecars(tmp_path: Path, engine: Client) -> None:
+    """A second one goes on in memory until the first is gone, and touches nothing of it."""
+    first = open_recorder(tmp_path / "state", Clock())
+    engine.greet(first)
+    engine.send(first, span(["m"], 0, 1))
+    second = open_recorder(tmp_path / "state", Clock())
+    assert second.status == JournalStatus(False, "another sidecar uses the state directory")
+    second.tend()
+    assert executions(first) == 1
+    first.close()
+    second.tend()
+    assert second.status.writing
+
+
+def test_removed_directory_is_made_again(
+    tmp_path: Path, engine: Client, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Whoever removed it: the next look finds out, and all is written anew."""
+    path = tmp_path / "state"
+    recorder = open_recorder(path, Clock())
+    engine.greet(recorder)
+    engine.send(recorder, span(["m"], 0, 1))
+    for file in path.iterdir():
+        file.unlink()
+    path.rmdir()
+    engine.send(recorder, span(["m"], 1, 2))
+    recorder.tend()
+    assert "the journal was removed by somebody; a new one is begun" in caplog.messages
+    recorder.close()
+    assert executions(open_recorder(path, Clock())) == 2
+
+
+@pytest.mark.parametrize("mode", [0o777, 0o770, 0o722])
+def test_directory_that_others_may_write_to_is_not_used(tmp_path: Path, mode: int) -> None:
+    """They could put a state there."""
+    (tmp_path / "state").mkdir()
+    (tmp_path / "state").chmod(mode)
+    recorder = open_recorder(tmp_path / "state", Clock())
+    assert recorder.status == JournalStatus(False, "others may write to the state directory")
+    assert list((tmp_path / "state").iterdir()) == []
+
+
+def test_path_that_cannot_be_a_directory(tmp_path: Path) -> None:
+    """A file, a loop of links: the reason is the system's."""
+    (tmp_path / "file").touch()
+    (tmp_path / "loop").symlink_to(tmp_path / "loop")
+    for name, reason in (
+        ("file", "File exists"),
+        ("file/state", "Not a directory"),
+        ("loop/state", "Too many levels of symbolic links"),
+    ):
+        assert open_recorder(tmp_path / name, Clock()).status == JournalStatus(False, reason)
+
+
+def test_directory_is_private(tmp_path: Path) -> None:
+    """Whatever the umask lets through."""
+    before = os.umask(0)
+    try:
+        open_recorder(tmp_path / "state", Clock())
+    finally:
+        os.umask(before)
+    assert (tmp_path / "state").stat().st_mode & 0o777 == 0o700
+    assert {file.stat().st_mode & 0o777 for file in (tmp_path / "state").iterdir()} == {0o600}
+
+
+def test_journal_is_looked_after(tmp_path: Path) -> None:
+    """Without a call from anybody, every few seconds."""
+    first = open_recorder(tmp_path / "state", Clock())
+    second = Recorder(CriticalPath(), StateDirectory(tmp_path / "state"), Clock())
+
+    async def main() -> None:
+        async with trio.open_nursery() as nursery:
+            await nursery.start(second.run)
+            first.close()
+            await trio.sleep(TEND_INTERVAL + 1)
+            nursery.cancel_scope.cancel()
+
+    trio.run(main, clock=trio.testing.MockClock(autojump_threshold=0))
+    assert second.status == JournalStatus(True, None)
+
+
+def test_only_questions_that_change_the_state_are_recorded(tmp_path: Path, engine: Client) -> None:
+    """A flood of looks at nothing writes nothing."""
+    recorder = open_recorder(tmp_path / "state", Clock())
+    engine.greet(recorder)
+    engine.send(recorder, span(["m"], 0, 1))
+    (journal,) = (tmp_path / "state").glob("journal-*")
+    before = journal.stat().st_size
+    for query in (TimingQuery(), TimingQuery("*"), TimingQuery("unknown", True, "loop")):
+        recorder.timing(query)
+    assert journal.stat().st_size == before
+    recorder.timing(TimingQuery("m"))
+    assert journal.stat().st_size > before
