@@ -269,7 +269,8 @@ _DOCUMENT: Final[dict[str, Any]] = {
                         "name": "ack",
                         "in": "query",
                         "description": "The interval.cursor of the last answer that the reader "
-                        "received; until then that interval is given again, with what followed.",
+                        "received; until then that interval is given again, with what followed. "
+                        "Only together with reader.",
                         "schema": {"type": "string", "pattern": f"^{CURSOR_FORM.pattern}$"},
                     },
                 ],

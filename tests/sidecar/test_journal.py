@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import resource
-import zlib
 from pathlib import Path
 
 import msgpack
@@ -25,6 +24,7 @@ from lilo_sidecar.journal import (
     encode,
     read_records,
 )
+from support.sealing import sealed_record
 
 RECORDS: tuple[Record, ...] = (
     Connected(1.0, b"hello"),
@@ -46,11 +46,6 @@ def salvaged(data: bytes) -> tuple[list[Record], str | None]:
     except BrokenJournalError as error:
         return found, str(error)
     return found, None
-
-
-def framed_payload(payload: bytes) -> bytes:
-    """Any payload, as a record stands in the file."""
-    return len(payload).to_bytes(4, "big") + zlib.crc32(payload).to_bytes(4, "big") + payload
 
 
 def test_what_is_written_is_read(tmp_path: Path) -> None:
@@ -97,7 +92,7 @@ def test_damaged_byte_ends_the_journal_before_its_record() -> None:
 def test_any_bytes_are_read_without_a_crash(data: bytes, as_payload: bool) -> None:
     """As a whole file, and as a payload that is framed as it should be."""
     if as_payload:
-        found, reason = salvaged(MAGIC + framed_payload(data))
+        found, reason = salvaged(MAGIC + sealed_record(data))
         assert (len(found) == 1) == (reason is None)
     else:
         assert isinstance(salvaged(data)[1], str) or data.startswith(MAGIC)
@@ -120,7 +115,7 @@ def test_any_bytes_are_read_without_a_crash(data: bytes, as_payload: bool) -> No
 def test_record_of_no_kind_ends_the_journal(payload: object) -> None:
     """It was written by something else; what follows cannot be trusted."""
     packed = msgpack.packb(payload)
-    found, reason = salvaged(MAGIC + framed_payload(packed) + encode(RECORDS[0]))
+    found, reason = salvaged(MAGIC + sealed_record(packed) + encode(RECORDS[0]))
     assert found == []
     assert reason is not None
     assert "a record of it is" in reason
@@ -128,7 +123,7 @@ def test_record_of_no_kind_ends_the_journal(payload: object) -> None:
 
 def test_record_that_claims_too_much_is_none() -> None:
     """Its length is checked before anything is made of it."""
-    data = framed_payload(msgpack.packb(bytes(MAX_RECORD + 1)))
+    data = sealed_record(msgpack.packb(bytes(MAX_RECORD + 1)))
     assert salvaged(MAGIC + data) == (
         [],
         f"its last {len(data)} bytes are not as they were written",
