@@ -29,7 +29,7 @@ def test_python_snippets_compile(page: Path) -> None:
 
 def test_tests_named_as_proof_exist() -> None:
     """Each bound's row names a test, or a file of tests, that there is."""
-    text = (ROOT / "docs" / "LIMITS.md").read_text()
+    text = (ROOT / "docs" / "RELIABILITY.md").read_text()
     sources = "".join(path.read_text() for path in (ROOT / "tests").rglob("*.py"))
     names = re.findall(r"`(test_\w+)`", text)
     assert len(names) >= 15

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
+
 from lilo_engine_hook import wire
 from lilo_sidecar.critical_path import CriticalPath
 from lilo_sidecar.producers import MAX_BOOTS, MAX_EARLY
 from lilo_sidecar.timing import Health
+from lilo_sidecar.trainer import Trainer
 from support.feed import Feed, begin, hello, span
 
 
@@ -234,3 +237,28 @@ def test_answer_before_any_trainer() -> None:
     """An empty sidecar answers with nothing, and no uptime."""
     answer = CriticalPath().timing("m", reset=True, now=1.0)
     assert (answer.phases, answer.gauges, answer.uptime_s) == ({}, {}, None)
+
+
+def test_fault_in_one_event_costs_that_event(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A fault of the core's own: the event is dropped and counted, its neighbours are applied,
+    and the log says where it was without quoting what was sent."""
+    feed = Feed(CriticalPath())
+    real = Trainer.apply
+
+    def apply(self: Trainer, event: wire.Event) -> None:
+        if isinstance(event, wire.Begin):
+            raise KeyError(event.model)
+        real(self, event)
+
+    monkeypatch.setattr(Trainer, "apply", apply)
+    assert feed(span(["m"], 0, 1), wire.Begin(1, "m", "m:1", 1, "k", None), span(["m"], 1, 2)) == 3
+    answer = feed.timing("m")
+    assert answer.phases["forward_backward.execute"].count == 2
+    assert (answer.delivery.sent, answer.delivery.applied, answer.delivery.dropped) == (3, 2, 1)
+    assert not answer.interval.complete
+    assert feed.core.health(0.0).faults == 1
+    (message,) = caplog.messages
+    assert message.startswith("a fault while applying a Begin, which is dropped: KeyError at test_")
+    assert "'m'" not in message
