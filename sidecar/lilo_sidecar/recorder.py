@@ -17,6 +17,7 @@ import trio
 from lilo_engine_hook import wire
 
 from .critical_path import CriticalPath
+from .faults import described
 from .journal import Applied, Asked, Connected, Disconnected, JournalFile, Record
 from .query import TimingQuery
 from .snapshot import SnapshotTooLargeError, dump
@@ -138,7 +139,7 @@ class Recorder:
         try:
             self._file.append(record)
         except OSError as error:
-            self._stop_writing(error)
+            self._stop_writing(_reason(error))
 
     def _begin(self) -> None:
         """Begin a journal with the state as it is."""
@@ -151,7 +152,10 @@ class Recorder:
             snapshot = dump(self._core)
             file = self._directory.begin(snapshot)
         except (OSError, SnapshotTooLargeError) as error:
-            self._stop_writing(error)
+            self._stop_writing(_reason(error))
+            return
+        except Exception as error:  # noqa: BLE001 - a fault of ours must not cost the figures
+            self._stop_writing(f"a fault of the sidecar: {described(error)}")
             return
         if self._file is not None:
             self._file.close()
@@ -162,8 +166,7 @@ class Recorder:
             _log.info("the journal is written again")
         self._reason = None
 
-    def _stop_writing(self, error: OSError | SnapshotTooLargeError) -> None:
-        reason = (error.strerror or "I/O error") if isinstance(error, OSError) else str(error)
+    def _stop_writing(self, reason: str) -> None:
         if reason != self._reason:
             _log.warning(
                 "the journal cannot be written: %s; the sidecar goes on in memory and tries again "
@@ -182,3 +185,8 @@ class Recorder:
             with contextlib.suppress(OSError):
                 self._directory.discard()
         self._directory.close()
+
+
+def _reason(error: OSError | SnapshotTooLargeError) -> str:
+    """Without the path, which is nobody's business who only reads `/healthz`."""
+    return (error.strerror or "I/O error") if isinstance(error, OSError) else str(error)

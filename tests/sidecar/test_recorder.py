@@ -88,6 +88,19 @@ def test_state_too_large_goes_on_in_memory(
     assert executions(recorder) == 1
 
 
+def test_fault_in_writing_the_state_costs_no_figures(tmp_path: Path, engine: Client) -> None:
+    """Something that cannot be written is in it: it goes on in memory, and says where it was."""
+    core = CriticalPath()
+    core._producers.last_heard = object()  # type: ignore[assignment]
+    recorder = Recorder(core, StateDirectory(tmp_path / "state"), Clock())
+    assert str(recorder.status.reason).startswith("a fault of the sidecar: TypeError at")
+    engine.greet(recorder)
+    engine.send(recorder, span(["m"], 0, 1))
+    assert executions(recorder) == 1
+    recorder.tend()
+    assert recorder.status.writing
+
+
 def test_directory_is_one_sidecars(tmp_path: Path, engine: Client) -> None:
     """A second one goes on in memory until the first is gone, and touches nothing of it."""
     first = open_recorder(tmp_path / "state", Clock())
