@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
@@ -13,7 +14,24 @@ Numbers = Mapping[str, float]
 """Values by name; their units are in the names (``_s`` is seconds)."""
 
 PHASE_STATS: Final = ("count", "total_s", "mean_s", "max_s", "mean_batch")
-_SECTIONS: Final = frozenset({"phases", "waits", "shares", "step", "gauges", "delivery"})
+_SECTIONS: Final = frozenset(
+    {"phases", "waits", "shares", "step", "gauges", "interval", "delivery", "journal"}
+)
+_MAX_CURSOR: Final = 64
+"""Characters that a sidecar takes back."""
+_CURSOR: Final = re.compile(r"[0-9a-f]+\.[0-9]+", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """What an answer covers, for one reader."""
+
+    begin: str
+    """The cursor where it begins."""
+    cursor: str | None
+    """The cursor where it ends, to be acknowledged; None if the request did not end it."""
+    complete: bool
+    """Whether all that the trainer reported is in it, and it follows the reader's last one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +49,13 @@ class TimingAnswer:
     gauges: Numbers = field(default_factory=dict)
     """Seconds since the trainer's process started."""
     delivery: Numbers = field(default_factory=dict)
-    """Counts since the trainer's process started."""
+    """Counts over the interval; from a server that tells no interval, since the trainer's process
+    started."""
+    interval: Interval | None = None
+    """None from a server that does not tell."""
+    journal: bool | None = None
+    """Whether the sidecar writes its journal, without which a restart of it loses figures; None
+    from a server that does not tell."""
     others: Mapping[str, Numbers] = field(default_factory=dict)
     """Sections that this version does not know, as far as they are names and numbers."""
 
@@ -48,6 +72,8 @@ def parse_answer(content: Mapping[str, object]) -> TimingAnswer:
         step=None if step is None else _numbers(step, "step"),
         gauges=_numbers(content.get("gauges", {}), "gauges"),
         delivery=_numbers(content.get("delivery", {}), "delivery"),
+        interval=_interval(content.get("interval")),
+        journal=_journal(content.get("journal")),
         others=dict(_others(content)),
     )
 
@@ -74,6 +100,29 @@ def _numbers(value: object, where: str) -> dict[str, float]:
         if not _is_number(number):
             raise UnexpectedAnswerError(f"{where} has no finite number as {name[:64]!r}")
     return value
+
+
+def _interval(value: object) -> Interval | None:
+    match value:
+        case None:
+            return None
+        case {"from": str() as begin, "cursor": None | str() as end, "complete": bool() as whole}:
+            if _is_cursor(begin) and (end is None or _is_cursor(end)):
+                return Interval(begin, end, whole)
+    raise UnexpectedAnswerError("interval of the answer has no from, cursor and complete as such")
+
+
+def _is_cursor(text: str) -> bool:
+    return len(text) <= _MAX_CURSOR and _CURSOR.fullmatch(text) is not None
+
+
+def _journal(value: object) -> bool | None:
+    match value:
+        case None:
+            return None
+        case {"writing": bool() as writing}:
+            return writing
+    raise UnexpectedAnswerError("journal of the answer does not say whether it is writing")
 
 
 def _others(content: Mapping[str, object]) -> Iterator[tuple[str, dict[str, float]]]:

@@ -10,8 +10,10 @@ import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final, SupportsFloat, SupportsIndex
 
-from ._fetch import fetch, timing_request
+from ._fetch import timing_request
 from ._metrics import flatten
+from ._positions import Positions
+from ._readers import unique_reader
 from ._report import Order, Reporter
 from ._runs import SeveralRunsError, live_run
 from ._shown import shown
@@ -44,6 +46,7 @@ def log_critical_path(
     transport: httpx.BaseTransport | None = None,
     background: bool = True,
     run: Any = None,
+    reader: str | None = None,
 ) -> Mapping[str, float] | None:
     """Report where a model's time went since the last report: once per training step.
 
@@ -55,7 +58,13 @@ def log_critical_path(
     Returns None at once and does everything else on a background thread; with
     ``background=False`` waits and returns the metrics, or None if there are none. Never raises:
     failures are counted (`reporting_statistics`), and logged as a warning once per kind. If a
-    report of the same model is in flight, this one is not made, and the next covers its time.
+    report of the same model to the same run is in flight, this one is not made, and the next
+    covers its time. So it does for one that failed, or that the run refused.
+
+    Intervals are those of a ``reader`` that this process has for each run (and one without), so
+    nobody else's reading takes anything from them. A loop that names its reader goes on, after a
+    restart, where the last interval that it acknowledged ended; the name is for one process at a
+    time.
 
     ``base_url`` and ``api_key`` default to ``TINKER_BASE_URL`` and ``TINKER_API_KEY``;
     ``reset=False`` leaves the interval open; ``timeout`` is in seconds; ``transport`` is an
@@ -73,6 +82,7 @@ def log_critical_path(
             reset=reset,
             timeout=timeout,
             transport=transport,
+            reader=reader,
         )
     except InvalidCallError as error:
         counters.count("invalid")
@@ -95,10 +105,14 @@ def critical_path_metrics(
     prefix: str = "lilo",
     timeout: float = DEFAULT_TIMEOUT,
     transport: httpx.BaseTransport | None = None,
+    reader: str | None = None,
 ) -> dict[str, float]:
-    """The metrics themselves, for a logger of any kind. Parameters as in `log_critical_path`.
+    """The metrics themselves, for a logger of any kind. Parameters as in `log_critical_path`,
+    with which it shares no reader unless told to. An interval counts as received once it is
+    returned; the next one covers whatever was not.
 
-    Blocks. Raises a `TimingError`: see `lilo_timing.errors`.
+    Blocks, while another thread asks for the same model, too, for up to ``timeout``. Raises a
+    `TimingError`: see `lilo_timing.errors`.
     """
     request = timing_request(
         model_id,
@@ -107,9 +121,12 @@ def critical_path_metrics(
         reset=reset,
         timeout=timeout,
         transport=transport,
+        reader=reader,
     )
     prefix = _checked_prefix(prefix)
-    return flatten(fetch(request), prefix)
+    process = _process
+    with process.positions.reading(request, request.reader or process.reader) as answer:
+        return flatten(answer, prefix)
 
 
 def flush_critical_path(timeout: float = DEFAULT_TIMEOUT) -> bool:
@@ -146,7 +163,8 @@ def _log(
     process = _process  # a fork between here and the end must not mix two processes
     made: list[Mapping[str, float] | None] = []
     job = Job(
-        (request.base_url, request.model_id),
+        # The run by its identity: the job keeps it alive, so no other one has that.
+        (request.base_url, request.model_id, request.reader, id(run)),
         lambda: made.append(process.reporter.make(order)),
     )
     # One that waits for its metrics takes its turn after the one in flight.
@@ -190,9 +208,12 @@ def _plain(step: Any) -> float | None:
 class _Process:
     """What belongs to this process alone."""
 
-    def __init__(self) -> None:
+    def __init__(self, positions: Positions | None = None) -> None:
+        self.positions = positions or Positions()
         self.worker = Worker()
-        self.reporter = Reporter()
+        self.reporter = Reporter(self.positions)
+        self.reader = unique_reader("metrics")
+        """Of `critical_path_metrics`."""
 
 
 _process = _Process()
@@ -200,7 +221,7 @@ _process = _Process()
 
 def _after_fork() -> None:
     global _process
-    _process = _Process()
+    _process = _Process(_process.positions.inherited())
     counters.forget()
 
 

@@ -19,6 +19,7 @@ from ._http import (
     quoted,
     read_bounded,
 )
+from ._readers import checked_reader
 from ._shown import shown
 from .errors import (
     BadRequestError,
@@ -51,6 +52,8 @@ class TimingRequest:
     timeout: float
     """Seconds, for connecting, for each wait for data, and for the whole body."""
     transport: httpx.BaseTransport | None
+    reader: str | None = None
+    """Whose interval, if the caller named one."""
 
 
 def timing_request(
@@ -61,6 +64,7 @@ def timing_request(
     reset: bool,
     timeout: float,
     transport: httpx.BaseTransport | None,
+    reader: str | None = None,
 ) -> TimingRequest:
     """Fill in the environment's base URL and key. No I/O. Raises `InvalidCallError`."""
     if not isinstance(model_id, str) or not model_id or not _is_text(model_id):
@@ -85,21 +89,30 @@ def timing_request(
     ):
         raise InvalidCallError(f"timeout is {shown(timeout)}; pass seconds, more than 0")
     return TimingRequest(
-        model_id, base_url.rstrip("/"), api_key, bool(reset), float(timeout), transport
+        model_id,
+        base_url.rstrip("/"),
+        api_key,
+        bool(reset),
+        float(timeout),
+        transport,
+        checked_reader(reader),
     )
 
 
-def fetch(request: TimingRequest) -> TimingAnswer:
-    """Ask, check and take apart. Blocks. Raises an error of `errors`."""
+def fetch(request: TimingRequest, reader: str, ack: str | None) -> TimingAnswer:
+    """Ask for that reader's interval, check and take apart. ``ack`` is the cursor of the last one
+    that it received. Blocks. Raises an error of `errors`."""
     import httpx
 
     where = _where(request.base_url)
     headers = dict(HEADERS)
     if request.api_key is not None:
         headers[API_KEY_HEADER] = request.api_key
-    params = {"model_id": request.model_id}
+    params = {"model_id": request.model_id, "reader": reader}
     if request.reset:
         params["reset"] = "true"
+    if ack is not None:
+        params["ack"] = ack
     deadline = time.monotonic() + request.timeout
     try:
         with _client(request.transport).stream(
@@ -135,8 +148,13 @@ def _is_text(model_id: str) -> bool:
 
 
 def _refuse(status: int, body: bytes, where: str, model_id: str) -> NoReturn:
-    said = _message(body)
+    code, said = _error(body)
     match status:
+        case 400 if code == "unknown_parameter":
+            raise BadRequestError(
+                f"{where} does not know readers, each of which has intervals of its own ({said}); "
+                "update lilo-timing in the control plane and beside the trainer"
+            )
         case 400:
             raise BadRequestError(f"{where} refused the request: {said}")
         case 401 | 403:
@@ -156,13 +174,14 @@ def _refuse(status: int, body: bytes, where: str, model_id: str) -> NoReturn:
             raise UnexpectedAnswerError(f"{where} answered with status {status}: {said}")
 
 
-def _message(body: bytes) -> str:
-    """What an error answer says; ours have a ``message``."""
+def _error(body: bytes) -> tuple[object, str]:
+    """Code and message of an error answer, as far as it is one of ours."""
     try:
-        message = json_object(body).get("message")
+        content = json_object(body)
     except UnexpectedAnswerError:
-        message = None
-    return quoted(message) if isinstance(message, str) else "no message"
+        content = {}
+    message = content.get("message")
+    return content.get("error"), quoted(message) if isinstance(message, str) else "no message"
 
 
 def _where(base_url: str) -> str:

@@ -4,21 +4,33 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from ._answer import Numbers, TimingAnswer
+from ._answer import Interval, Numbers, TimingAnswer
 
 
 def merge_answers(earlier: TimingAnswer, later: TimingAnswer) -> TimingAnswer:
     """The figures of both intervals together: counts and seconds add, a maximum is the larger
-    one, means follow. What counts from the trainer's start is the later one's."""
+    one, means follow, and the whole is complete if both are. What counts from the trainer's start
+    is the later one's."""
     return TimingAnswer(
         phases=_merge_tables(earlier.phases, later.phases, _merge_phase),
         waits=_merge_tables(earlier.waits, later.waits, _add),
         shares=_add(earlier.shares, later.shares),
         step=_merge_steps(earlier.step, later.step),
         gauges={**earlier.gauges, **later.gauges},
-        delivery=later.delivery,
+        # Without an interval it counts from the trainer's start.
+        delivery=later.delivery
+        if later.interval is None
+        else _add(earlier.delivery, later.delivery),
+        interval=_merge_intervals(earlier.interval, later.interval),
+        journal=earlier.journal if later.journal is None else later.journal,
         others={**earlier.others, **later.others},
     )
+
+
+def _merge_intervals(earlier: Interval | None, later: Interval | None) -> Interval | None:
+    if earlier is None or later is None:
+        return later if earlier is None else earlier
+    return Interval(earlier.begin, later.cursor, earlier.complete and later.complete)
 
 
 def _merge_tables(

@@ -8,7 +8,9 @@
 | ``lilo/step.<part>``                 | ``step``: wall_s, mine_s, ...                      |
 | ``lilo/step.<part>_fraction``        | each part of the step over its wall                |
 | ``lilo/<gauge>``                     | ``gauges``                                         |
+| ``lilo/interval.complete``           | ``interval``: 1 or 0                               |
 | ``lilo/delivery.<name>``             | ``delivery``                                       |
+| ``lilo/journal.writing``             | ``journal``: 1 or 0                                |
 | ``lilo/<section>.<name>``            | numbers in sections of a newer server              |
 """
 
@@ -35,7 +37,11 @@ def _named(answer: TimingAnswer) -> Iterator[tuple[str, float]]:
         yield from _section("step", answer.step)
         yield from _section("step", _fractions(answer.step))
     yield from answer.gauges.items()
+    if answer.interval is not None:
+        yield "interval.complete", int(answer.interval.complete)
     yield from _section("delivery", answer.delivery)
+    if answer.journal is not None:
+        yield "journal.writing", int(answer.journal)
     for section, numbers in answer.others.items():
         yield from _section(section, numbers)
 

@@ -9,8 +9,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from ._fetch import TimingRequest, fetch
+from ._fetch import TimingRequest
 from ._metrics import flatten
+from ._positions import Positions
+from ._readers import RunReaders
 from ._run_log import PrefixTakenError, Report, RunFinishedError, RunLogs
 from ._runs import Run
 from ._shown import shown
@@ -35,10 +37,16 @@ class Order:
     run: Run | None
 
 
+class _StoppedError(Exception):
+    """The process is ending."""
+
+
 class Reporter:
     """Makes reports. One thread; `stop` may come from another."""
 
-    def __init__(self) -> None:
+    def __init__(self, positions: Positions) -> None:
+        self._positions = positions
+        self._readers = RunReaders()
         self._runs = RunLogs()
         self._output = threading.Lock()
         self._stopped = False
@@ -48,6 +56,8 @@ class Reporter:
         raises."""
         try:
             return self._make(order)
+        except _StoppedError:
+            counters.count("unlogged")
         except RunFinishedError:
             counters.count("unlogged")
             counters.tell("finished", _FINISHED)
@@ -67,11 +77,11 @@ class Reporter:
         if run is not None:
             # Before the fetch, which may end an interval that then has nowhere to go.
             self._runs.check(run, order.prefix, request.model_id)
-        answer = fetch(request)
-        with self._output:
+        reader = request.reader or self._readers.of(run)
+        # What raises in here leaves the interval unacknowledged: it comes with the next report.
+        with self._positions.reading(request, reader) as answer, self._output:
             if self._stopped:
-                counters.count("unlogged")
-                return None
+                raise _StoppedError
             if run is None:
                 metrics: Mapping[str, float] = flatten(answer, order.prefix)
                 self._print(request.model_id, order.step, metrics)

@@ -12,15 +12,15 @@ log = logging.getLogger("lilo_timing")
 @dataclass(frozen=True, slots=True)
 class ReportingStatistics:
     """Reports of this process so far, by their end. A call of `log_critical_path` adds one to
-    exactly one of these when it is over."""
+    exactly one of these when it is over; ``positions_evicted`` alone is none of them."""
 
     logged: int = 0
     """In a W&B run."""
     printed: int = 0
     """On stdout, there being no run."""
     overlapping: int = 0
-    """Not made, since one of the same model was in flight. Nothing is lost: the model's interval
-    stays open, and the next report covers it."""
+    """Not made, since one of the same model to the same run was in flight. Nothing is lost: the
+    interval stays open, and the next report covers it."""
     turned_away: int = 0
     """Not made, since too many models' reports were waiting, or the process was ending."""
     invalid: int = 0
@@ -29,10 +29,15 @@ class ReportingStatistics:
     """Not made, since it was unclear where to: several live runs and no ``run=``, or another
     model's reports in the same run under the same prefix."""
     failed: int = 0
-    """Not fetched: no answer, or not the one expected."""
+    """Not fetched: no answer, or not the one expected. The interval was not acknowledged, so the
+    next report of the model to the same run covers it, if there is one."""
     unlogged: int = 0
-    """Fetched, and then refused by the run, which was finished, for example. If the call ended
-    the model's interval (``reset=True``), that interval's figures are gone."""
+    """Fetched, and then refused by the run (or by stdout), or the process was ending. The interval
+    was not acknowledged, so the next report of the model to the same run covers it, if there is
+    one: a run that is finished gets no more."""
+    positions_evicted: int = 0
+    """No end of a report: readers' positions forgotten, since over 8,192 were in use. If one of
+    them reads again, its last interval comes a second time."""
 
 
 class Counters:

@@ -12,7 +12,8 @@ from typing import Final
 from ._statistics import log
 
 MAX_WAITING: Final = 256
-"""Reports that wait their turn. One model has at most one, so this many models in one process."""
+"""Reports that wait their turn. A model has at most one for each run, so this many models in one
+process."""
 
 
 class Admission(enum.Enum):

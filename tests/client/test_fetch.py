@@ -50,15 +50,16 @@ def test_the_request_is_the_contracts(server: TimingServer, suffix: str) -> None
     request = server.requests[0]
     assert request.method == "GET"
     assert request.path == suffix.rstrip("/") + "/api/v1/timing"
-    assert request.query == {"model_id": "a b/c:d", "reset": "true"}
+    reader = request.query["reader"]
+    assert request.query == {"model_id": "a b/c:d", "reset": "true", "reader": reader}
     assert request.headers["x-api-key"] == SECRET
     assert request.headers["accept-encoding"] == "identity"
 
 
 def test_an_interval_can_be_left_open(server: TimingServer) -> None:
     """`reset=False` asks for nothing to end; without a key no header is sent."""
-    critical_path_metrics("m", base_url=server.url, reset=False)
-    assert server.requests[0].query == {"model_id": "m"}
+    critical_path_metrics("m", base_url=server.url, reset=False, reader="r")
+    assert server.requests[0].query == {"model_id": "m", "reader": "r"}
     assert "x-api-key" not in server.requests[0].headers
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lilo_timing._answer import TimingAnswer
+from lilo_timing._answer import Interval, TimingAnswer
 from lilo_timing._merge import merge_answers
 
 _Record = tuple[str, float, int]
@@ -82,7 +82,8 @@ def test_a_step_of_one_interval_only_stays() -> None:
 
 
 def test_what_counts_from_the_trainers_start_is_the_later_one() -> None:
-    """Delivery counts and gauges are no interval's and never add."""
+    """Gauges are no interval's and never add; neither does the delivery of a server that tells no
+    interval."""
     earlier = TimingAnswer({}, gauges={"a": 1.0, "b": 1.0}, delivery={"applied": 5})
     later = TimingAnswer({}, gauges={"b": 2.0}, delivery={"applied": 7}, others={"x": {"y": 1}})
     merged = merge_answers(earlier, later)
@@ -90,8 +91,27 @@ def test_what_counts_from_the_trainers_start_is_the_later_one() -> None:
     assert merged.others == {"x": {"y": 1}}
 
 
+def test_delivery_of_intervals_adds_up() -> None:
+    """With the interval from the first one's beginning to the last one's end; complete if both
+    are. The journal's state is the latest."""
+    earlier = TimingAnswer(
+        {}, delivery={"sent": 2, "applied": 2}, interval=Interval("a.1", "a.2", True), journal=True
+    )
+    later = TimingAnswer(
+        {},
+        delivery={"sent": 3, "applied": 1, "dropped": 2},
+        interval=Interval("a.2", "a.3", False),
+        journal=False,
+    )
+    merged = merge_answers(earlier, later)
+    assert merged.delivery == {"sent": 5, "applied": 3, "dropped": 2}
+    assert merged.interval == Interval("a.1", "a.3", False)
+    assert merged.journal is False
+    assert merge_answers(later, earlier).interval == Interval("a.2", "a.2", False)
+
+
 def test_no_section_is_left_out_of_a_merge() -> None:
-    """A section that is only in the earlier answer is not lost (delivery's are cumulative)."""
+    """A section that is only in the earlier answer is not lost."""
     full = TimingAnswer(
         {"p": dict.fromkeys(("count", "total_s", "mean_s", "max_s", "mean_batch"), 1.0)},
         {"k": {"self_s": 1.0}},
@@ -99,7 +119,10 @@ def test_no_section_is_left_out_of_a_merge() -> None:
         {"wall_s": 1.0},
         {"g": 1.0},
         {"applied": 1},
+        Interval("a.1", "a.2", True),
+        True,
         {"x": {"y": 1}},
     )
-    merged = merge_answers(full, dataclasses.replace(TimingAnswer({}), delivery={"applied": 1}))
-    assert merged == full
+    assert len(dataclasses.fields(full)) == 9, "all of them are given here"
+    nothing = TimingAnswer({}, interval=Interval("a.2", "a.2", True))
+    assert merge_answers(full, nothing) == full

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lilo_timing._answer import TimingAnswer
+from lilo_timing._answer import Interval, TimingAnswer
 from lilo_timing._metrics import flatten
 
 _STATS = {"count": 2, "total_s": 3.0, "mean_s": 1.5, "max_s": 2.0, "mean_batch": 1.5}
@@ -18,6 +18,8 @@ def test_every_figure_has_its_name_under_the_prefix() -> None:
         step={"wall_s": 4.0, "mine_s": 3.0, "client_s": 1.0, "since": 100.0, "until": 104.0},
         gauges={"trainer.backend_ready_s": 1.5},
         delivery={"applied": 3},
+        interval=Interval("a.1", "a.2", complete=True),
+        journal=False,
         others={"cache": {"hits": 7}},
     )
     assert flatten(answer, "x") == {
@@ -37,7 +39,9 @@ def test_every_figure_has_its_name_under_the_prefix() -> None:
         "x/step.mine_fraction": 0.75,
         "x/step.client_fraction": 0.25,
         "x/trainer.backend_ready_s": 1.5,
+        "x/interval.complete": 1,
         "x/delivery.applied": 3,
+        "x/journal.writing": 0,
         "x/cache.hits": 7,
     }
 

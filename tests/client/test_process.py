@@ -9,6 +9,7 @@ import time
 from typing import IO, Any
 
 from lilo_timing._critical_path import EXIT_TIMEOUT
+from support.timing_readers import ReaderModel, records
 from support.timing_server import TIMEOUT, Answer, Request, TimingServer, silent_server
 
 GONE_WITHIN = 3.0
@@ -116,3 +117,69 @@ report(6, background=False)
     first, second, third, fourth, fifth, sixth = (r.connection for r in server.requests)
     assert first == second == fourth == sixth
     assert len({first, third, fifth}) == 3
+
+
+def test_a_child_reads_as_another_reader_than_its_parent(server: TimingServer) -> None:
+    """And two processes do. A reader that the caller named goes on in a child where the parent
+    was, without waiting for what the parent has in flight."""
+    code = """
+import threading
+
+def read(**arguments):
+    lilo_timing.critical_path_metrics("m", base_url=sys.argv[1], **arguments)
+
+def read_all():
+    lilo_timing.log_critical_path("m", base_url=sys.argv[1], background=False)
+    read()
+    read(reader="named")
+
+read_all()
+in_flight = threading.Thread(target=read, kwargs={"reader": "named"})
+in_flight.start()
+sys.stdin.readline()
+if not (child := os.fork()):
+    read_all()
+    os._exit(0)
+assert os.waitpid(child, 0)[1] == 0
+in_flight.join()
+"""
+    model = ReaderModel()
+
+    def fourth_last(request: Request) -> Answer:
+        """The parent's request in flight is answered after all of its child's."""
+        if len(server.requests) >= 4 and request is server.requests[3]:
+            server.wait_for(7)
+        return model.answer(request)
+
+    server.answering = fourth_last
+    process = start(code, server.url)
+    server.wait_for(4)
+    process.communicate("go on\n", timeout=TIMEOUT)
+    assert process.returncode == 0
+    other = start("lilo_timing.critical_path_metrics('m', base_url=sys.argv[1])", server.url)
+    ended(other)
+    queries = [request.query for request in server.requests]
+    named = [query.get("ack") for query in queries if query["reader"] == "named"]
+    assert named == [None, "a0.3", "a0.3"]
+    assert len({query["reader"] for query in queries if query["reader"] != "named"}) == 5
+
+
+def test_a_restarted_loop_goes_on_under_its_name(server: TimingServer) -> None:
+    """Where its predecessor's last acknowledged interval ended: the one after it, which nobody
+    has acknowledged, comes again. Without a name it begins with the model."""
+    model = ReaderModel()
+
+    def one_more(request: Request) -> Answer:
+        model.record()
+        return model.answer(request)
+
+    server.answering = one_more
+    code = """
+for _ in range(2):
+    lilo_timing.log_critical_path("m", base_url=sys.argv[1], background=False, reader=READER)
+"""
+    reported = [
+        [sorted(records(line["metrics"])) for line in ended(start(code, server.url))]
+        for code in [code.replace("READER", name) for name in ("'loop'", "'loop'", "None")]
+    ]
+    assert reported == [[[0], [1]], [[1, 2], [3]], [[0, 1, 2, 3, 4], [5]]]

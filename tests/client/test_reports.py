@@ -160,6 +160,7 @@ class _Hostile:
             {name: value}
             for name in (
                 "model_id", "step", "base_url", "api_key", "prefix", "timeout", "transport", "run",
+                "reader",
             )
             for value in (_Hostile(), object(), [], b"x", float("nan"), "", "\ud800", "x" * 10**6)
         ),

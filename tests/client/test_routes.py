@@ -11,8 +11,10 @@ import pytest
 from lilo_timing import SidecarEndpoint, _routes
 from lilo_timing._http import MAX_ANSWER
 from support.control_plane import PATH, TOKEN, ask, refused, with_app
+from support.timing_readers import ReaderModel
 from support.timing_server import (
     Answer,
+    Request,
     TimingServer,
     error,
     ok,
@@ -34,6 +36,25 @@ def test_the_answer_of_the_models_sidecar_is_relayed(backend: str, server: Timin
     assert (request.method, request.path) == ("GET", PATH)
     assert request.query == {"model_id": "m", "reset": "true"}
     assert request.headers["authorization"] == f"Bearer {TOKEN}"
+
+
+def test_a_readers_interval_is_handed_on_unchanged(backend: str, server: TimingServer) -> None:
+    """To the last byte; the reader and what it acknowledges reach the sidecar as they are."""
+    model = ReaderModel()
+    model.record()
+    given: list[Answer] = []
+
+    def answering(request: Request) -> Answer:
+        given.append(model.answer(request))
+        return given[-1]
+
+    server.answering = answering
+    first = ask(backend, server.url, "model_id=m&reset=true&reader=loop-1")
+    cursor = first.json()["interval"]["cursor"]
+    second = ask(backend, server.url, f"model_id=m&reset=true&reader=loop-1&ack={cursor}")
+    assert [first.content, second.content] == [answer.body for answer in given]
+    assert second.json()["interval"]["from"] == cursor
+    assert server.requests[1].query["ack"] == cursor
 
 
 def test_each_models_own_sidecar_is_asked(backend: str, server: TimingServer) -> None:

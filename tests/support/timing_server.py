@@ -7,7 +7,7 @@ import json
 import socket
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
@@ -34,6 +34,16 @@ class Answer:
     body: bytes
     status: int = 200
     headers: Mapping[str, str] = field(default_factory=dict)
+    lost: bool = False
+    """The connection breaks before any of it has arrived."""
+
+    def torn(self) -> Answer:
+        """The same, where the connection breaks before its last byte."""
+        return replace(
+            self,
+            body=self.body[:-1],
+            headers={**self.headers, "Content-Length": str(len(self.body)), "Connection": "close"},
+        )
 
 
 Answering = Callable[[Request], Answer]
@@ -95,6 +105,9 @@ class TimingServer:
                 request = server.note(self)
                 server.held.wait(TIMEOUT)
                 answer = server.answering(request)
+                if answer.lost:
+                    self.close_connection = True
+                    return
                 with contextlib.suppress(OSError):  # the client left
                     self.send_response(answer.status)
                     headers = {"Content-Length": str(len(answer.body)), **answer.headers}
