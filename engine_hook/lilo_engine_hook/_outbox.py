@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from . import wire
@@ -40,34 +40,49 @@ class Outbox:
         self._frames: deque[Frame] = deque()
         self._sent = 0  # how many of the frames were sent on this connection
         self._next_seq = 1
+        self._acknowledged = 0  # what the sidecar said last; one that lost its state says less
         self.events = 0
         """Events held."""
         self.bytes = 0
         """Bytes held."""
 
-    def add(self, packed: Iterable[bytes], totals: Totals) -> None:
-        """Number packed events and close them into frames that carry the producer's totals."""
-        batch: list[bytes] = []
-        size = 0
-        for event in packed:
-            batch.append(event)
-            size += len(event)
-            if size >= _BATCH_BYTES or len(batch) == wire.MAX_EVENTS_PER_BATCH:
+    def add(self, packed: Sequence[bytes], totals: Totals) -> None:
+        """Number packed events and close them into frames that carry the producer's totals.
+        Should that fail (for want of memory), those that are in no frame have their numbers all
+        the same: they are a gap, and the sidecar counts gaps."""
+        next_seq = self._next_seq + len(packed)
+        try:
+            batch: list[bytes] = []
+            size = 0
+            for event in packed:
+                batch.append(event)
+                size += len(event)
+                if size >= _BATCH_BYTES or len(batch) == wire.MAX_EVENTS_PER_BATCH:
+                    self._close(batch, totals)
+                    batch, size = [], 0
+            if batch:
                 self._close(batch, totals)
-                batch, size = [], 0
-        if batch:
-            self._close(batch, totals)
+        finally:
+            self._next_seq = next_seq
 
     def _close(self, batch: list[bytes], totals: Totals) -> None:
-        first = self._next_seq
-        self._next_seq += len(batch)
-        data = _encode(first, totals, batch)
-        self._frames.append(Frame(self._next_seq - 1, len(batch), data))
+        data = _encode(self._next_seq, totals, batch)
+        last_seq = self._next_seq + len(batch) - 1
+        self._frames.append(Frame(last_seq, len(batch), data))
+        self._next_seq = last_seq + 1
         self.events += len(batch)
         self.bytes += len(data)
 
+    @property
+    def ends_in_gap(self) -> bool:
+        """Whether the latest numbers are of events that are not held any more and never reached
+        the sidecar: no event to come would show it the gap. A sidecar without the state of its
+        predecessor sees everything before as one."""
+        return not self._frames and self._acknowledged < self._next_seq - 1
+
     def totals(self, totals: Totals) -> bytes:
-        """A frame without events, for totals that changed while nothing else happened."""
+        """A frame without events, for what changed while nothing else happened: totals, and the
+        next number, by which the sidecar sees a gap before it."""
         return _encode(self._next_seq, totals, ())
 
     def next_unsent(self) -> bytes | None:
@@ -83,12 +98,20 @@ class Outbox:
         self._sent = 0
 
     def acknowledge(self, seq: int) -> None:
-        """Let go of every frame whose events are all numbered up to ``seq``."""
+        """Let go of every frame whose events are all numbered up to ``seq``. Raises
+        `wire.ProtocolError` for a number that no event has: a sidecar that expects others would
+        pass over ours as if it had them."""
+        if seq >= self._next_seq:
+            raise wire.ProtocolError(
+                "ack", f"it acknowledges event {seq}, and there are {self._next_seq - 1}"
+            )
+        self._acknowledged = seq
         while self._frames and self._frames[0].last_seq <= seq:
             self._discard()
 
     def discard_first(self) -> int:
-        """Let go of the oldest frame unacknowledged; the number of events lost with it."""
+        """Let go of the oldest frame unacknowledged; the number of events lost with it. Their
+        numbers stay taken, so the sidecar counts them as a gap, unless it has them after all."""
         return self._discard() if self._frames else 0
 
     def _discard(self) -> int:

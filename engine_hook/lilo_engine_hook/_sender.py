@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import logging
 import random
 import select
@@ -26,8 +27,6 @@ REFUSED_RETRY: Final = 10.0
 """Seconds until the next attempt after the sidecar said no to the connection itself."""
 _ABSENT_WARNING: Final = 30.0
 """Seconds without a sidecar after which the log says so, once."""
-_ABOUT_THE_CONNECTION: Final = frozenset({"version", "role", "busy", "peer"})
-"""Refusals that no batch is to blame for."""
 _READ: Final = 64 * 1024
 
 _log = logging.getLogger("lilo_engine_hook")
@@ -55,12 +54,15 @@ class Sender:
         self._path = path
         self._hello = hello
         self._outbox = Outbox()
-        self._discarded = 0
         self._socket: socket.socket | None = None
         self._poll = select.poll()
         self._frames = wire.FrameBuffer()
         self._sending = memoryview(b"")
-        self._told = NO_TOTALS  # totals as the sidecar last heard them on this connection
+        # On this connection:
+        self._unanswered = 0  # frames that began to be sent; the sidecar answers each
+        self._greeted = False  # the hello was answered
+        self._told = NO_TOTALS
+        self._told_of_gap = False
         self._retry = FIRST_RETRY
         self._retry_at = 0.0
         self._absent_since = time.monotonic()
@@ -88,10 +90,15 @@ class Sender:
     # --- the loop -----------------------------------------------------------------------
 
     def _run(self) -> None:
-        finished = False
+        finished = stopping = False
         while not finished:
             stop_at = self._stop_at  # before the queue is looked into: its last events count
             tick = time.monotonic() + FLUSH_INTERVAL
+            if stop_at is not None:
+                tick = min(tick, stop_at)
+                if not stopping:  # whoever ends has no time for the pauses of whoever goes on
+                    stopping = True
+                    self._retry, self._retry_at = FIRST_RETRY, 0.0
             try:
                 self._pack()
                 self._deliver(tick)
@@ -104,13 +111,15 @@ class Sender:
         self._disconnect()
 
     def _delivered(self) -> bool:
-        return not self.undelivered and self._told == self._totals()
+        """Whether the sidecar has said that it knows everything there is to know."""
+        if self.undelivered or self._outbox.ends_in_gap:
+            return False
+        totals = self._totals()
+        return totals == NO_TOTALS or (totals == self._told and not self._unanswered)
 
     def _totals(self) -> Totals:
         queue = self._queue
-        return Totals(
-            queue.dropped.value() + self._discarded, queue.rejected.value(), queue.unweighed
-        )
+        return Totals(queue.dropped.value(), queue.rejected.value(), queue.unweighed)
 
     def _pack(self) -> None:
         if self._resolve is not None:
@@ -144,17 +153,17 @@ class Sender:
     def _connect(self) -> None:
         if time.monotonic() < self._retry_at:
             return
-        # Assigned before it is connected: a fork at any moment must find it, to close it.
-        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self._socket.setblocking(False)
         try:
+            # Assigned before it is connected: a fork at any moment must find it, to close it.
+            self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+            self._socket.setblocking(False)
             self._socket.connect(self._path)
         except OSError as error:
             self._disconnect()
             self._explain_absence(error)
             return
         self._poll.register(self._socket, select.POLLIN)
-        self._sending = memoryview(wire.encode(self._hello))
+        self._begin(wire.encode(self._hello))
 
     def _disconnect(self, retry_after: float | None = None) -> None:
         if self._socket is not None:
@@ -164,7 +173,10 @@ class Sender:
             self._socket = None
         self._frames = wire.FrameBuffer()
         self._sending = memoryview(b"")
+        self._unanswered = 0
+        self._greeted = False
         self._told = NO_TOTALS
+        self._told_of_gap = False
         self._outbox.rewind()
         if retry_after is None:
             # Jitter: the observers of one machine do not all knock at the same moment.
@@ -172,17 +184,29 @@ class Sender:
             self._retry = min(2 * self._retry, LAST_RETRY)
         self._retry_at = time.monotonic() + retry_after
 
+    def _begin(self, frame: bytes) -> None:
+        self._sending = memoryview(frame)
+        self._unanswered += 1
+
+    def _next_frame(self) -> bytes | None:
+        """What is to be said now: events, or else what goes without any."""
+        frame = self._outbox.next_unsent()
+        if frame is not None:
+            return frame
+        totals = self._totals()
+        if totals == self._told and (self._told_of_gap or not self._outbox.ends_in_gap):
+            return None
+        self._told = totals
+        self._told_of_gap = True  # if there is one: the frame has the next number
+        return self._outbox.totals(totals)
+
     def _send(self, connection: socket.socket) -> None:
         while True:
             if not self._sending:
-                frame = self._outbox.next_unsent()
+                frame = self._next_frame()
                 if frame is None:
-                    totals = self._totals()
-                    if totals == self._told:
-                        return
-                    self._told = totals
-                    frame = self._outbox.totals(totals)
-                self._sending = memoryview(frame)
+                    return
+                self._begin(frame)
             try:
                 sent = connection.send(self._sending)
             except BlockingIOError:
@@ -218,15 +242,17 @@ class Sender:
     def _hear(self, message: wire.Message) -> None:
         match message:
             case wire.Ack(seq):
-                self._retry = FIRST_RETRY
                 self._outbox.acknowledge(seq)
-            case wire.Refusal(code, reason) if code in _ABOUT_THE_CONNECTION:
+                self._retry = FIRST_RETRY
+                self._greeted = True
+                self._unanswered -= 1
+            case wire.Refusal(code, reason) if not self._greeted:
+                # About the hello, or the connection itself: no batch is to blame for it.
                 self._warn(code, f"the sidecar at {self._path} refuses this trainer: {reason}")
                 self._disconnect(REFUSED_RETRY)
             case wire.Refusal(code, reason):
-                # Resending it would only be refused again.
+                # It would only be refused again. The sidecar counts the gap that it leaves.
                 lost = self._outbox.discard_first()
-                self._discarded += lost
                 self._warn(code, f"the sidecar refused a batch of {lost} events: {reason}")
                 self._disconnect()
             case _:
@@ -237,6 +263,12 @@ class Sender:
     def _explain_absence(self, error: OSError) -> None:
         if isinstance(error, PermissionError):
             self._warn("permission", f"may not connect to the sidecar at {self._path}: {error}")
+        elif error.errno in (errno.EMFILE, errno.ENFILE):
+            self._warn(
+                "descriptors",
+                f"cannot connect to the sidecar at {self._path}: {error.strerror}. Events wait "
+                "until a descriptor is free; if it stays like this, raise the limit (ulimit -n)",
+            )
         elif time.monotonic() - self._absent_since > _ABSENT_WARNING:
             self._warn(
                 "absent",

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import logging
 import socket
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -166,40 +164,6 @@ def test_batch_leaves_without_being_asked(path: Path, observer: TimingObserver) 
     with receiver(path) as far:
         observer.begin(Operation("m", 0))
         far.wait_for(lambda: len(far.events) == 1, timeout=2)
-
-
-def test_refused_batch_is_dropped_counted_and_said(
-    path: Path, observer: TimingObserver, caplog: pytest.LogCaptureFixture
-) -> None:
-    """A batch the sidecar will not take is not sent for ever: it is dropped, counted, the log
-    says why, and what follows is delivered."""
-    with receiver(path, acknowledge=False) as far:
-        observer.begin(Operation("m", 0))
-        far.wait_for(lambda: len(far.events) == 1)
-        far.acknowledge = True
-        far.seen.clear()
-        far.send(wire.encode(wire.Refusal("field", "seq_id is odd")))
-        far.wait_for(lambda: len(far.hellos) == 2)
-        observer.begin(Operation("m", 1))
-        far.wait_for(lambda: len(far.events) == 2)
-        far.wait_for(lambda: far.dropped == 1)
-        assert seqs(far) == [0, 1]
-    assert "refused a batch of 1 events: seq_id is odd" in caplog.text
-
-
-def test_refused_hello_is_said_once_and_not_hammered(
-    path: Path, observer: TimingObserver, caplog: pytest.LogCaptureFixture
-) -> None:
-    """A sidecar of another version: one warning, and no knocking at its door in a loop."""
-    with receiver(path, acknowledge=False) as far:
-        far.wait_for(lambda: len(far.hellos) == 1)
-        far.send(wire.encode(wire.Refusal("version", "speak version 9")))
-        far.wait_for(lambda: far.ended == 1)
-        sender = observer._sender
-        assert sender is not None
-        wait_until(lambda: sender._retry_at - time.monotonic(), lambda left: left > 5)
-    warnings = [r for r in caplog.records if r.levelno >= logging.WARNING]
-    assert [w for w in warnings if "speak version 9" in w.getMessage()] == warnings
 
 
 def test_stranger_at_the_socket_is_survived(

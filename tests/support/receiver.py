@@ -18,7 +18,10 @@ class Receiver:
     """Listens at ``path`` on a thread of its own. Everything received is in the attributes;
     wait for it with `wait_for`."""
 
-    def __init__(self, path: Path, *, acknowledge: bool = True) -> None:
+    def __init__(
+        self, path: Path, *, acknowledge: bool = True, hang_up_after: int | None = None
+    ) -> None:
+        """The first connection is ended after ``hang_up_after`` bytes were read from it."""
         self.path = path
         self.acknowledge = acknowledge
         self.hellos: list[wire.Hello] = []
@@ -29,6 +32,7 @@ class Receiver:
         """Connections that ended."""
         self._changed = threading.Condition()
         self._connections: list[socket.socket] = []
+        self._hang_up_after = hang_up_after
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._listener.bind(str(path))
         self._listener.listen()
@@ -86,8 +90,10 @@ class Receiver:
     def _serve(self, connection: socket.socket) -> None:
         frames = wire.FrameBuffer()
         boot = ""
+        left, self._hang_up_after = self._hang_up_after, None
         with contextlib.suppress(OSError), connection:
-            while data := connection.recv(65536):
+            while data := connection.recv(65536 if left is None else min(left, 65536)):
+                left = None if left is None else left - len(data)
                 for payload in frames.feed(data):
                     message = wire.decode(payload)
                     with self._changed:
@@ -111,9 +117,11 @@ class Receiver:
 
 
 @contextlib.contextmanager
-def receiver(path: Path, *, acknowledge: bool = True) -> Iterator[Receiver]:
+def receiver(
+    path: Path, *, acknowledge: bool = True, hang_up_after: int | None = None
+) -> Iterator[Receiver]:
     """A `Receiver` that is closed at the end."""
-    far_end = Receiver(path, acknowledge=acknowledge)
+    far_end = Receiver(path, acknowledge=acknowledge, hang_up_after=hang_up_after)
     try:
         yield far_end
     finally:
