@@ -22,6 +22,7 @@ from .query import parse_timing_query
 from .recorder import Recorder
 from .reporter import Reporter
 from .timing import AGGREGATE
+from .web import HttpServer
 
 
 class Api:
@@ -39,8 +40,13 @@ class Api:
         self._ingest = ingest
         self._reporter = reporter
         self._clock = clock
+        self._server: HttpServer | None = None
         self._started = clock()
         self._version = _version()
+
+    def served_by(self, server: HttpServer) -> None:
+        """`/healthz` tells of that server from now on."""
+        self._server = server
 
     def app(self, token: str | None) -> ASGIApp:
         """The ASGI application; with a token, nothing but `/healthz` is answered without it."""
@@ -91,6 +97,7 @@ class Api:
                 "journal": self._core.status._asdict(),
                 "faults": health.faults,
                 "ingest": asdict(self._ingest.statistics()),
+                "http": None if self._server is None else asdict(self._server.statistics()),
             }
         )
 

@@ -109,7 +109,8 @@ class Connection:
     def fail(self, code: str, reason: str, ending: Ending = Ending.PROTOCOL_ERROR) -> None:
         """End the connection, and log why."""
         if self.ending is None:
-            _log.warning("connection from %s closed: %s: %s", self, code, reason)
+            level = logging.ERROR if ending is Ending.FAULT else logging.WARNING
+            _log.log(level, "connection from %s closed: %s: %s", self, code, reason)
             self._end(ending)
 
     def hang_up(self) -> None:

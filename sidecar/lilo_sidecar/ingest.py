@@ -14,6 +14,7 @@ import trio
 
 from .connection import Connection, Ending
 from .faults import described
+from .listening import UnixListener
 from .peers import Peers
 from .recorder import Recorder
 from .session import Session
@@ -28,6 +29,8 @@ ANSWER_TIMEOUT: Final = 10.0
 """Seconds for a producer to take an answer: a few bytes, of which its socket holds thousands."""
 DRAIN_TIMEOUT: Final = 1.0
 """Seconds at shutdown for what was sent already."""
+LOOK_INTERVAL: Final = 1.0
+"""Seconds between looks whether the socket's file is still there."""
 _ACCEPT_PAUSE: Final = 0.1
 """Seconds until the next try when the process has run out of descriptors or memory."""
 _EXHAUSTED: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
@@ -88,23 +91,25 @@ class Ingest:
 
     async def run(
         self,
-        listener: socket.socket,
+        listener: UnixListener,
         *,
         task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
     ) -> None:
-        """Accept and serve connections until cancelled; ``listener`` does not block."""
+        """Accept and serve connections until cancelled."""
         async with trio.open_nursery() as nursery:
             self._nursery = nursery
             task_status.started()
             try:
                 while True:
-                    await trio.lowlevel.wait_readable(listener)
+                    with trio.move_on_after(LOOK_INTERVAL):
+                        await trio.lowlevel.wait_readable(listener.socket)
                     if not self._accept_waiting(listener, nursery):
                         await trio.sleep(_ACCEPT_PAUSE)
+                    listener.restore()
             finally:
                 self._nursery = None
 
-    async def drain(self, listener: socket.socket) -> None:
+    async def drain(self, listener: UnixListener) -> None:
         """Take in what producers have sent so far, for at most DRAIN_TIMEOUT seconds, and
         acknowledge it. `run` goes on beside it; without it there is nothing to take in."""
         if self._nursery is None:
@@ -117,11 +122,11 @@ class Ingest:
         for connection in self._connections:
             connection.flush()
 
-    def _accept_waiting(self, listener: socket.socket, nursery: trio.Nursery) -> bool:
+    def _accept_waiting(self, listener: UnixListener, nursery: trio.Nursery) -> bool:
         """Accept all who wait. False when the machine has no room for more."""
         while True:
             try:
-                sock, _ = listener.accept()
+                sock, _ = listener.socket.accept()
             except BlockingIOError:
                 return True
             except ConnectionAbortedError:

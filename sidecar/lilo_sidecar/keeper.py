@@ -73,7 +73,10 @@ class Keeper:
             *("--socket", str(self._options.socket)),
             *("--http", f"[{host}]:{self._port}" if ":" in host else f"{host}:{self._port}"),
             *("--report-interval", str(self._options.report_interval)),
+            *("--state-dir", str(self._options.state_dir)),
         ]
+        for uid in sorted(self._options.allowed_uids):
+            arguments += ["--allow-uid", str(uid)]
         if self._options.token_file is not None:
             arguments += ["--token-file", str(self._options.token_file.absolute())]
         return arguments

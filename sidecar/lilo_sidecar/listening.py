@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
+import logging
 import os
 import socket
 import stat
@@ -14,6 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+from .directories import own_directory
 from .errors import StartError
 
 MAX_SOCKET_PATH: Final = 107
@@ -23,31 +25,74 @@ _BACKLOG: Final = 64
 _LOCK_TIMEOUT: Final = 1.0
 """Seconds; whoever starts holds the lock for a few milliseconds."""
 
+_log = logging.getLogger("lilo_sidecar.ingest")
+
+
+class UnixListener:
+    """A listening Unix socket that comes back when its file is removed. One thread."""
+
+    def __init__(self, path: Path, allowed_uids: frozenset[int]) -> None:
+        self._path = path
+        self._allowed_uids = allowed_uids
+        self._complained = False
+        self._held = contextlib.ExitStack()
+        self.socket = self._held.enter_context(_bound(path, allowed_uids))
+        """The socket as of now; non-blocking."""
+
+    def restore(self) -> None:
+        """Listen anew if there is nothing at the path: whoever comes later would not find the
+        sidecar. Accept first who waits on the old socket, which is closed. Never raises."""
+        if os.path.lexists(self._path):
+            self._complained = False
+            return
+        fresh = contextlib.ExitStack()
+        try:
+            listener = fresh.enter_context(_bound(self._path, self._allowed_uids))
+        except StartError as error:
+            if not self._complained:
+                _log.warning("the socket was removed and cannot be put back: %s", error)
+            self._complained = True
+            return
+        _log.warning("the socket %s was removed by somebody; it is put back", self._path)
+        self.close()
+        self._held, self.socket = fresh, listener
+
+    def close(self) -> None:
+        """Listen no more; remove the file, if it is still this socket's."""
+        self._held.close()
+
 
 @contextlib.contextmanager
-def unix_listener(path: Path) -> Iterator[socket.socket]:
+def unix_listener(path: Path, allowed_uids: frozenset[int] = frozenset()) -> Iterator[UnixListener]:
     """Listen at ``path``, with mode 0600, until the end of the context; non-blocking.
 
-    A missing directory is made with mode 0700; a socket that nobody listens on is replaced. At
-    the end the socket is removed, if it is still this one.
+    The directory is one's own (`own_directory`); a socket that nobody listens on is replaced. At
+    the end the socket is removed, if it is still this one. With ``allowed_uids`` any user can
+    connect (mode 0666); whoever accepts the connections asks the kernel who it is.
     """
     check_socket_path(path)
-    try:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with _locked(path.parent):
-            _clear(path)
-            listener = _bind(path)
-    except OSError as error:
-        raise StartError(f"cannot listen on {path}: {error.strerror}") from None
-    with listener:
-        status = path.lstat()
+    with contextlib.closing(UnixListener(path, allowed_uids)) as listener:
+        yield listener
+
+
+@contextlib.contextmanager
+def _bound(path: Path, allowed_uids: frozenset[int]) -> Iterator[socket.socket]:
+    with contextlib.ExitStack() as held:
+        try:
+            directory = held.enter_context(own_directory(path.parent, shared=bool(allowed_uids)))
+            with _locked(directory):
+                _clear(path, directory)
+                listener = held.enter_context(_bind(path, 0o666 if allowed_uids else 0o600))
+                # Missing if the path has come to lead elsewhere since the directory was checked.
+                made = _identity(path.name, directory)
+        except OSError as error:
+            raise StartError(f"cannot listen on {path}: {error.strerror}") from None
         try:
             yield listener
         finally:
             with contextlib.suppress(OSError):
-                now = path.lstat()
-                if (now.st_dev, now.st_ino) == (status.st_dev, status.st_ino):
-                    path.unlink()
+                if _identity(path.name, directory) == made:
+                    os.unlink(path.name, dir_fd=directory)
 
 
 def check_socket_path(path: Path) -> None:
@@ -79,27 +124,32 @@ def http_listener(family: int, address: tuple[str, int]) -> socket.socket:
 
 
 @contextlib.contextmanager
-def _locked(directory: Path) -> Iterator[None]:
+def _locked(directory: int) -> Iterator[None]:
     """Keep others who start in the same directory out: two that both find a stale socket would
     both replace it. Whoever holds the lock for long is none of them, and is not waited for."""
-    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    deadline = time.monotonic() + _LOCK_TIMEOUT
+    while time.monotonic() < deadline:
+        try:
+            fcntl.flock(directory, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            break
+        except BlockingIOError:
+            time.sleep(0.01)
     try:
-        deadline = time.monotonic() + _LOCK_TIMEOUT
-        while time.monotonic() < deadline:
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                time.sleep(0.01)
         yield
     finally:
-        os.close(descriptor)
+        fcntl.flock(directory, fcntl.LOCK_UN)
 
 
-def _clear(path: Path) -> None:
-    """Make way at ``path``: remove a socket whose owner is gone."""
+def _identity(name: str, directory: int) -> tuple[int, int]:
+    """Which file is there, whatever it is called."""
+    status = os.stat(name, dir_fd=directory, follow_symlinks=False)
+    return status.st_dev, status.st_ino
+
+
+def _clear(path: Path, directory: int) -> None:
+    """Make way at ``path``, which is in ``directory``: remove a socket whose owner is gone."""
     try:
-        mode = path.lstat().st_mode
+        mode = os.stat(path.name, dir_fd=directory, follow_symlinks=False).st_mode
     except FileNotFoundError:
         return
     if not stat.S_ISSOCK(mode):
@@ -109,7 +159,7 @@ def _clear(path: Path) -> None:
         try:
             probe.connect(os.fspath(path))
         except ConnectionRefusedError:
-            path.unlink()
+            os.unlink(path.name, dir_fd=directory)
             return
         except FileNotFoundError:
             return
@@ -120,9 +170,9 @@ def _clear(path: Path) -> None:
     )
 
 
-def _bind(path: Path) -> socket.socket:
+def _bind(path: Path, mode: int) -> socket.socket:
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    before = os.umask(0o177)
+    before = os.umask(0o777 & ~mode)
     try:
         listener.bind(os.fspath(path))
         listener.listen(_BACKLOG)

@@ -205,12 +205,27 @@ _HEALTH: Final = _record(
                 "connections": _described(_COUNT, "Open on the Unix socket now."),
                 "protocol_errors": _described(_COUNT, "Closed for breaking the protocol."),
                 "refused_connections": _described(_COUNT, "Turned away for want of room."),
+                "refused_peers": _described(_COUNT, "Turned away for their user."),
                 "faults": _described(_COUNT, "Closed by a fault of the sidecar's own."),
             },
             "The intake's counts since the sidecar started.",
         ),
+        "http": {
+            "description": "Null where something else serves HTTP.",
+            "oneOf": [_reference("HttpServer"), {"type": "null"}],
+        },
     },
     "The sidecar's own state. It holds no client's figures.",
+)
+_HTTP_SERVER: Final = _record(
+    {
+        "connections": _described(_COUNT, "Open now."),
+        "refused": _described(_COUNT, "Turned away because all others were being answered."),
+        "evicted": _described(_COUNT, "Closed while idle, to make way for another."),
+        "timed_out": _described(_COUNT, "Closed for taking too long."),
+        "faults": _described(_COUNT, "Closed by a fault of the sidecar's own."),
+    },
+    "The HTTP server's counts since the sidecar started.",
 )
 _ERROR: Final = _record(
     {
@@ -311,6 +326,7 @@ _DOCUMENT: Final[dict[str, Any]] = {
             "Delivery": _DELIVERY,
             "Error": _ERROR,
             "Health": _HEALTH,
+            "HttpServer": _HTTP_SERVER,
             "Interval": _INTERVAL,
             "Journal": _JOURNAL,
             "Lane": _LANE,

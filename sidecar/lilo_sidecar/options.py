@@ -6,6 +6,7 @@ import argparse
 import importlib.metadata
 import math
 import os
+import pwd
 import socket
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,6 +22,8 @@ from .reporter import REPORT_INTERVAL
 
 MIN_REPORT_INTERVAL: Final = 0.1
 """Seconds: a line is some kilobytes, and nobody reads ten a second."""
+_MAX_UID: Final = 2**32 - 2
+"""The highest number of a user; the one after it means nobody in particular."""
 _DESCRIPTION: Final = "Where a multi-tenant LoRA trainer's time goes, per model and phase."
 _RUN_USAGE: Final = "lilo-sidecar run [options] -- CMD [ARGUMENT ...]"
 
@@ -41,6 +44,10 @@ class ServeOptions:
     """Where the HTTP token is; None serves without one, on loopback only."""
     stop_at_eof: bool
     """Whether the end of stdin stops the daemon: whoever started it is gone."""
+    state_dir: Path
+    """Absolute path of the directory that the journal is kept in."""
+    allowed_uids: frozenset[int] = frozenset()
+    """Users whose processes may report, beside the sidecar's own and root."""
 
     def token(self) -> str | None:
         """The HTTP token. Raises `StartError`."""
@@ -53,6 +60,9 @@ class RunOptions:
 
     serve: ServeOptions
     command: tuple[str, ...]
+    keep_state: bool
+    """Whether the state directory stays when all is over; not when nobody named it or the
+    socket, and so nobody will find it again."""
 
 
 def parse(arguments: Sequence[str]) -> ServeOptions | RunOptions:
@@ -70,17 +80,25 @@ def parse(arguments: Sequence[str]) -> ServeOptions | RunOptions:
     if given.verb == "run" and not command:
         parser.error(f"run needs the command that it is to run: {_RUN_USAGE}")
     family, address = _resolve(*given.http)
+    path = (given.socket or _named_socket() or _default_socket(given.verb)).absolute()
     options = ServeOptions(
-        socket=(given.socket or _default_socket(given.verb)).absolute(),
+        socket=path,
         family=family,
         address=address,
         report_interval=given.report_interval,
         token_file=given.token_file,
         stop_at_eof=given.verb == "serve" and given.stop_at_eof,
+        state_dir=(given.state_dir or path.with_suffix(".state")).absolute(),
+        allowed_uids=frozenset(given.allow_uid),
     )
     check_socket_path(options.socket)
+    if options.state_dir == options.socket:
+        raise StartError(f"{path} cannot be the socket and the state directory; add --state-dir")
     check_exposure(address[0], token=options.token_file is not None)
-    return options if given.verb == "serve" else RunOptions(options, tuple(command))
+    if given.verb == "serve":
+        return options
+    named = given.socket or _named_socket() or given.state_dir
+    return RunOptions(options, tuple(command), keep_state=named is not None)
 
 
 class _Parser(argparse.ArgumentParser):
@@ -126,6 +144,22 @@ def _parser() -> argparse.ArgumentParser:
             metavar="FILE",
             help="require the token in this file over HTTP; a must where --http is not loopback",
         )
+        verb.add_argument(
+            "--state-dir",
+            type=Path,
+            metavar="DIR",
+            help="where the journal is kept, so that a restart of the sidecar loses nothing "
+            "(default: beside the socket, with the suffix .state)",
+        )
+        verb.add_argument(
+            "--allow-uid",
+            type=_uid,
+            action="append",
+            default=[],
+            metavar="UID",
+            help="a further user, by number or name, whose processes may report; may be repeated "
+            "(default: only the sidecar's own user and root)",
+        )
     serve.add_argument("--stop-at-eof", action="store_true", help="stop when stdin ends")
     return parser
 
@@ -134,13 +168,30 @@ def _version() -> str:
     return f"lilo-sidecar {importlib.metadata.version('lilo-timing')}"
 
 
+def _named_socket() -> Path | None:
+    """The socket that the environment names."""
+    named = os.environ.get("LILO_TIMING_SOCKET")
+    return Path(named) if named else None
+
+
 def _default_socket(verb: str) -> Path:
     """Where a hook that was told nothing looks; for `run`, which tells its command where, a place
     that no other run has."""
     path = Path(default_socket_path())
-    if verb == "run" and not os.environ.get("LILO_TIMING_SOCKET"):
-        return path.with_name(f"run-{os.getpid()}.sock")
-    return path
+    return path.with_name(f"run-{os.getpid()}.sock") if verb == "run" else path
+
+
+def _uid(text: str) -> int:
+    if text.isascii() and text.isdigit():
+        if int(text) > _MAX_UID:
+            raise argparse.ArgumentTypeError(f"{text} is no user's number, 0 to {_MAX_UID}")
+        return int(text)
+    try:
+        return pwd.getpwnam(text).pw_uid
+    except KeyError:
+        raise argparse.ArgumentTypeError(
+            f"there is no user {text!r} here; give a user's number, or a name that is known"
+        ) from None
 
 
 def _host_and_port(text: str) -> tuple[str, int]:

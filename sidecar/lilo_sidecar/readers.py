@@ -11,16 +11,31 @@ READERS_OF_ALL: Final = 64
 """Readers with a name. Beyond it the one that has not read for longest goes."""
 
 
+MAX_UNACKNOWLEDGED: Final = 2
+"""Intervals given to a reader whose ends are kept apart: the one that it received, perhaps, and
+one that a request it had given up put behind that."""
+
+
 class Position(NamedTuple):
     """Where a reader stands, as the numbers of marks."""
 
     start: int
     """Where its next interval begins."""
-    end: int | None
-    """Where the interval ended that it was given and has not acknowledged."""
+    ends: tuple[int, ...]
+    """Where the intervals ended that it was given since, and has not acknowledged."""
+
+    def acknowledged(self, number: int) -> Position:
+        """Where it stands once it has received what ended at that mark. Never goes back."""
+        if number <= self.start:
+            return self
+        return Position(number, tuple(end for end in self.ends if end > number))
+
+    def given(self, number: int) -> Position:
+        """Where it stands once an interval that ends at that mark was given to it."""
+        return Position(self.start, (*self.ends, number)[-MAX_UNACKNOWLEDGED:])
 
 
-_BEGINNING: Final = Position(0, None)
+_BEGINNING: Final = Position(0, ())
 
 
 class Readers:
@@ -45,10 +60,7 @@ class Readers:
         acknowledgement never takes a reader back; one that is not known (any more) goes on from
         there."""
         held = self._shared if reader is None else self._named.get(reader, _BEGINNING)
-        if acknowledged is None or acknowledged <= held.start:
-            return held
-        end = held.end if held.end is not None and held.end > acknowledged else None
-        return Position(acknowledged, end)
+        return held if acknowledged is None else held.acknowledged(acknowledged)
 
     def counts_at(self, number: int) -> Delivery:
         """What the counts were at a mark; where nobody stands there, at the beginning, so that
@@ -74,8 +86,6 @@ class Readers:
     def marks(self) -> set[int]:
         """The marks that somebody stands at."""
         marks = {self._shared.start}
-        for start, end in self._named.values():
-            marks.add(start)
-            if end is not None:
-                marks.add(end)
+        for start, ends in self._named.values():
+            marks.update((start, *ends))
         return marks

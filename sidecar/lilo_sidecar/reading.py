@@ -85,9 +85,9 @@ def read(
         for source in sources:
             source.cut(number)
         if reader is None:
-            position = Position(number, None)
+            position = Position(number, ())
         else:
-            position = Position(position.start, number)
+            position = position.given(number)
             reading = reading._replace(end=number)
     if reset or acknowledged is not None:
         readers.move(reader, position)

@@ -3,10 +3,12 @@ whatever becomes of its timing."""
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import signal
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Final
 
 import trio
@@ -32,6 +34,8 @@ _NOT_FOUND: Final = 127
 _NOT_EXECUTABLE: Final = 126
 _SIGNALLED: Final = 128
 
+_STATE_FILES: Final = ("snapshot-*", "journal-*", "lock")
+
 _log = logging.getLogger("lilo_sidecar.run")
 
 
@@ -47,6 +51,9 @@ class Supervisor:
 
     async def run(self, lines: LineWriter) -> int:
         """Run the command to its end; its exit status, as a shell gives it."""
+        if not self._options.keep_state:
+            # Of a run that was killed and had this one's process id.
+            remove_state(self._options.serve.state_dir)
         keeper = Keeper(self._options.serve, lines)
         # One that was ignored from the start (nohup) stays so, for the command too.
         caught = [number for number in FORWARDED if signal.getsignal(number) != signal.SIG_IGN]
@@ -60,6 +67,8 @@ class Supervisor:
                     finally:
                         keeper.stop()
                 background.cancel_scope.cancel()
+        if not self._options.keep_state:
+            remove_state(self._options.serve.state_dir)
         return status
 
     async def _run_command(self, keeper: Keeper) -> int:
@@ -101,6 +110,18 @@ class Supervisor:
             elif number in _ENDS_THE_WAIT:
                 self._ended_by = number
                 self._wait.cancel()
+
+
+def remove_state(directory: Path) -> None:
+    """Remove a sidecar's state directory, as far as it holds what a sidecar keeps there and
+    nothing else. Never raises: a directory that stays does no harm."""
+    with contextlib.suppress(OSError):
+        if directory.is_symlink():
+            return
+        for entry in list(directory.iterdir()):
+            if any(map(entry.match, _STATE_FILES)):
+                entry.unlink()
+        directory.rmdir()
 
 
 def _is_foreground() -> bool:

@@ -50,14 +50,15 @@ class Daemon:
     async def run(self, lines: LineWriter) -> int:
         """Serve until told to stop; the exit status. Raises `StartError` when it cannot start."""
         token = self._options.token()
+        allowed = self._options.allowed_uids
         http = http_listener(self._options.family, self._options.address)
-        with http, unix_listener(self._options.socket) as listener:
+        with http, unix_listener(self._options.socket, allowed) as listener:
             url = url_of(http)
             # Not before the socket is this sidecar's own: so is the state beside it, then.
-            directory = StateDirectory(self._options.socket.with_suffix(".state"))
+            directory = StateDirectory(self._options.state_dir)
             core = Recorder(recover(directory, time.time()), directory, time.time)
             reporter = Reporter(core, lines, self._options.report_interval)
-            ingest = Ingest(core, reporter.trainer_ended)
+            ingest = Ingest(core, reporter.trainer_ended, allowed)
             api = Api(core, ingest, reporter, time.time)
             async with trio.open_nursery() as nursery:
                 await nursery.start(self._heed_signals)
@@ -68,6 +69,7 @@ class Daemon:
                 await self._start(nursery, "the reporter", reporter.run)
                 async with trio.open_nursery() as web:
                     server = HttpServer(api.app(token))
+                    api.served_by(server)
                     serve = partial(server.run, http, self._stop.wait)
                     await self._start(web, "the HTTP server", serve)
                     ready = {"socket": str(self._options.socket), "http": url}

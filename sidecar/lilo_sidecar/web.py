@@ -1,4 +1,4 @@
-"""The HTTP server: hypercorn's protocol around the application, on a socket of our own."""
+"""The HTTP server: accepts readers' connections, and bounds their number and their faults."""
 
 from __future__ import annotations
 
@@ -6,26 +6,23 @@ import ipaddress
 import logging
 import socket
 from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
 import trio
-from hypercorn.config import Config
-from hypercorn.trio.tcp_server import TCPServer
 from hypercorn.trio.worker_context import WorkerContext
-from hypercorn.typing import LifespanState
-from hypercorn.utils import wrap_app
 from starlette.types import ASGIApp
 
+from .faults import described
+from .http1 import http_config
+from .http_connection import GRACEFUL_TIMEOUT, HttpConnection
+
+__all__ = ["GRACEFUL_TIMEOUT", "MAX_CONNECTIONS", "HttpServer", "HttpStatistics", "url_of"]
+
 MAX_CONNECTIONS: Final = 128
-"""Readers at once: pollers, a scraper, people. One over it is closed and may try again."""
-GRACEFUL_TIMEOUT: Final = 1.0
-"""Seconds for answers under way, at shutdown and when the client stops sending."""
-KEEP_ALIVE_TIMEOUT: Final = 30.0
-"""Seconds that a connection may idle, or take to send a request's head. A poller's interval is
-shorter, so that it never finds its connection closed under it."""
-MAX_HEAD: Final = 16 * 1024
-"""Bytes of a request's line and headers."""
+"""Readers at once: pollers, a scraper, people. For one over it the one that is idle longest makes
+way; it is closed, and may try again, where all are being answered."""
 _BACKLOG: Final = 128
 
 _log = logging.getLogger("lilo_sidecar.http")
@@ -39,23 +36,49 @@ def url_of(listener: socket.socket) -> str:
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
+@dataclass(frozen=True, slots=True)
+class HttpStatistics:
+    """The HTTP server's own counts, since the daemon started."""
+
+    connections: int
+    """Open now."""
+    refused: int
+    """Turned away because all others were being answered."""
+    evicted: int
+    """Closed while idle, to make way for another."""
+    timed_out: int
+    """Closed for taking too long over a request, or over taking its answer."""
+    faults: int
+    """Closed by a fault of the sidecar's own; the log says where."""
+
+
 class HttpServer:
     """Serves an ASGI application without a lifespan.
 
     hypercorn's own `serve` runs all connections in one nursery, where a request that its
-    protocol code trips over (it does over some malformed upgrades, before any token is looked
-    at) ends the server. Here a connection's fault ends that connection.
+    protocol code trips over ends the server. Here a connection's fault ends that connection.
     """
 
     def __init__(self, app: ASGIApp) -> None:
-        self._config = Config()
-        self._config.keep_alive_timeout = KEEP_ALIVE_TIMEOUT
-        self._config.h11_max_incomplete_size = MAX_HEAD
-        self._config.include_server_header = False
-        self._config.errorlog = _log
-        self._app = wrap_app(app, 0, "asgi")  # type: ignore[arg-type]  # its own ASGI types
+        self._app = app
+        self._config = http_config()
         self._context = WorkerContext(None)
-        self._connections = 0
+        self._connections: dict[HttpConnection, None] = {}
+        """In the order they were accepted."""
+        self._refused = 0
+        self._evicted = 0
+        self._timed_out = 0
+        self._faults = 0
+
+    def statistics(self) -> HttpStatistics:
+        """The counts by now."""
+        return HttpStatistics(
+            connections=len(self._connections),
+            refused=self._refused,
+            evicted=self._evicted,
+            timed_out=self._timed_out,
+            faults=self._faults,
+        )
 
     async def run(
         self,
@@ -78,43 +101,46 @@ class HttpServer:
                 task_status.started()
                 await stop()
                 nursery.cancel_scope.cancel()
-            await self._context.terminated.set()  # idle connections close now
+            await self._context.terminated.set()  # the answers under way are the last ones
+            for connection in self._connections:
+                if connection.quiet_since is not None:
+                    connection.close()
             connections.cancel_scope.deadline = trio.current_time() + GRACEFUL_TIMEOUT
 
     async def _serve(self, stream: trio.SocketStream) -> None:
-        if self._connections >= MAX_CONNECTIONS:
+        if not self._find_room():
+            self._refused += 1
             await trio.aclose_forcefully(stream)
             return
-        self._connections += 1
+        connection = HttpConnection(self._app, self._config, self._context, stream)
+        self._connections[connection] = None
         try:
-            await _Connection(
-                self._app,
-                self._config,
-                self._context,
-                LifespanState({}),
-                stream,  # type: ignore[arg-type]  # annotated as TLS only; plain is told apart
-            ).run()
+            await connection.run()
         except* Exception as group:  # noqa: BLE001 - no connection may end the server
-            reasons = ", ".join(sorted({repr(error)[:200] for error in _leaves(group)}))
-            _log.warning("an HTTP connection was closed by a fault in its protocol: %s", reasons)
+            self._faults += 1
+            reasons = ", ".join(sorted({described(error) for error in _leaves(group)}))
+            _log.error("an HTTP connection was closed by a fault in its protocol: %s", reasons)
         finally:
-            self._connections -= 1
+            self._connections.pop(connection, None)
+            self._timed_out += connection.timed_out
             await trio.aclose_forcefully(stream)
 
-
-class _Connection(TCPServer):
-    """Ends soon after its client is gone. hypercorn would keep a connection that never sent
-    anything (a probe of the port), or one upgraded to HTTP/2, until the idle timeout."""
-
-    async def run(self) -> None:
-        with trio.CancelScope() as self._scope:
-            await super().run()
-
-    async def _read_data(self) -> None:
-        await super()._read_data()
-        await self.idle_task.stop()
-        # A client that only closed its sending half still gets its answer.
-        self._scope.deadline = trio.current_time() + GRACEFUL_TIMEOUT
+    def _find_room(self) -> bool:
+        """Whether there is a place for one more, if need be that of the one idle longest."""
+        if len(self._connections) < MAX_CONNECTIONS:
+            return True
+        idle = [
+            (connection.quiet_since, connection)
+            for connection in self._connections
+            if connection.quiet_since is not None
+        ]
+        if not idle:
+            return False
+        _, longest = min(idle, key=lambda entry: entry[0])
+        del self._connections[longest]
+        self._evicted += 1
+        longest.close()
+        return True
 
 
 def _leaves(group: BaseExceptionGroup[Exception]) -> Iterator[Exception]:

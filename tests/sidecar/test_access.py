@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hmac
 from pathlib import Path
 
 import httpx
@@ -11,6 +12,7 @@ from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse
 from starlette.routing import Route
+from starlette.types import Receive, Scope, Send
 
 from lilo_sidecar.access import MAX_TOKEN, check_exposure, read_token
 from lilo_sidecar.bearer import BearerToken
@@ -104,6 +106,34 @@ def test_token_on_a_request(headers: list[tuple[str, str | bytes]], status: int)
             assert (await client.get("/healthz")).text == "inside"
 
     trio.run(main)
+
+
+@pytest.mark.parametrize("guess", [b"", b"w", b"wor", b"xord", b"word", b"words" * 1000])
+def test_tokens_are_compared_in_constant_time(
+    monkeypatch: pytest.MonkeyPatch, guess: bytes
+) -> None:
+    """Whole, and by nothing but the function that takes as long for every guess."""
+    compared: list[tuple[bytes, bytes]] = []
+    digest = hmac.compare_digest
+
+    def watched(given: bytes, expected: bytes) -> bool:
+        compared.append((given, expected))
+        return digest(given, expected)
+
+    async def inside(scope: Scope, receive: Receive, send: Send) -> None:
+        await PlainTextResponse("inside")(scope, receive, send)
+
+    monkeypatch.setattr(hmac, "compare_digest", watched)
+
+    async def main() -> None:
+        transport = httpx.ASGITransport(BearerToken(inside, "word"))
+        async with httpx.AsyncClient(transport=transport, base_url="http://sidecar") as client:
+            headers = [(b"authorization", b"Bearer " + guess)]
+            answer = await client.get("/inside", headers=headers)
+            assert answer.status_code == (200 if guess == b"word" else 401)
+
+    trio.run(main)
+    assert compared == [(guess, b"word")]
 
 
 def test_token_file_that_is_no_file_is_an_error(tmp_path: Path) -> None:

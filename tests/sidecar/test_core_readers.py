@@ -71,6 +71,22 @@ def test_interval_whose_answer_was_lost_comes_again_once(feed: Feed) -> None:
     assert lost.interval.begin == first.interval.cursor
 
 
+def test_request_that_was_given_up_takes_nothing_when_it_comes_late(feed: Feed) -> None:
+    """The reader gave up waiting, asked again and was answered; only then the first request is
+    dealt with. What it took is in the next interval."""
+    loop = Loop(feed.core, "m", "loop")
+    work(feed)
+    loop.ask()
+    given_up = loop.cursor
+    work(feed, 2)
+    received = loop.ask()
+    work(feed, 4)
+    feed.core.timing("m", reset=True, now=0.0, reader="loop", ack=given_up)
+    work(feed, 8)
+    answer = loop.ask()
+    assert (count(received), count(answer), answer.interval.complete) == (2, 12, True)
+
+
 def test_old_acknowledgement_takes_no_reader_back(feed: Feed) -> None:
     """One that is repeated, late, or of a request that was sent twice."""
     loop = Loop(feed.core, "m", "loop")
@@ -207,13 +223,13 @@ def test_reader_that_was_pushed_out_goes_on_where_its_mark_is_held(feed: Feed) -
     back = loops[0]
     feed.core.timing("m", reset=False, now=0.0, reader="r0", ack=back.cursor)
     position = feed.core._producers._trainers["boot"].models["m"].ledger
-    assert len(position._segments) <= 2 * READERS_OF_MODEL + 1
+    assert len(position._segments) <= 3 * READERS_OF_MODEL + 1
     work(feed, 2)
     assert count(back.ask()) <= 2
 
 
 def test_segments_are_bounded(feed: Feed) -> None:
-    """There are at most two marks for each reader, whatever they do."""
+    """There are at most three marks for each reader, whatever they do."""
     feed(wire.Register(0, "m"))
     loops = [Loop(feed.core, "m", f"r{number}") for number in range(3 * READERS_OF_MODEL)]
     for turn in range(50):
@@ -222,7 +238,7 @@ def test_segments_are_bounded(feed: Feed) -> None:
             loop.ask(received=number % 3 > 0)
             feed.timing("m", reset=True)
     ledger = feed.core._producers._trainers["boot"].models["m"].ledger
-    assert len(ledger._segments) <= 2 * READERS_OF_MODEL + 2
+    assert len(ledger._segments) <= 3 * READERS_OF_MODEL + 2
 
 
 def test_cursor_of_a_state_that_was_lost(feed: Feed) -> None:

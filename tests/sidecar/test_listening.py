@@ -33,6 +33,117 @@ def test_socket_is_private_and_removed(tmp_path: Path) -> None:
         os.umask(before)
 
 
+def test_every_directory_that_is_made_is_private(tmp_path: Path) -> None:
+    """The parents, too, whatever the umask: whoever can write to one of them could put another
+    directory in the place of this one."""
+    made = [tmp_path / "a", tmp_path / "a" / "b", tmp_path / "a" / "b" / "c"]
+    before = os.umask(0)
+    try:
+        with unix_listener(made[-1] / "timing.sock"):
+            assert [stat.S_IMODE(each.stat().st_mode) for each in made] == [0o700] * 3
+    finally:
+        os.umask(before)
+
+
+def test_socket_for_other_users_can_be_reached(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Anybody may connect to it, whatever the umask, through directories that only their owner
+    can read or write to."""
+    path = tmp_path / "new" / "timing.sock"
+    before = os.umask(0o077)
+    try:
+        with unix_listener(path, frozenset({1})):
+            assert stat.S_IMODE(path.lstat().st_mode) == 0o666
+            assert stat.S_IMODE(path.parent.stat().st_mode) == 0o711
+            assert os.umask(0o077) == 0o077
+    finally:
+        os.umask(before)
+    assert caplog.messages == []
+
+
+def test_directory_that_others_cannot_enter_is_pointed_out(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is left as it is; the log says why the users that are allowed do not come."""
+    tmp_path.chmod(0o700)
+    with unix_listener(tmp_path / "timing.sock", frozenset({1})):
+        assert stat.S_IMODE(tmp_path.stat().st_mode) == 0o700
+    (message,) = caplog.messages
+    assert f"{tmp_path} has mode 0700, so the users of --allow-uid cannot reach" in message
+
+
+@pytest.mark.parametrize(
+    ("mode", "advice"),
+    [
+        (0o720, "chmod go-w"),
+        (0o702, "chmod go-w"),
+        (0o777, "chmod go-w"),
+        (0o1777, "a directory of your own, which is made if it is missing"),
+    ],
+)
+def test_directory_that_others_can_write_to_is_refused(
+    tmp_path: Path, mode: int, advice: str
+) -> None:
+    """They could put a socket of their own there, and be told what the trainer reports. The error
+    says what is wrong and what to do; nothing is made there, sticky or not."""
+    place = tmp_path / "place"
+    place.mkdir()
+    place.chmod(mode)
+    for allowed in (frozenset[int](), frozenset({1})):
+        with (
+            pytest.raises(StartError, match=f"other users may write to the directory {place}") as e,
+            unix_listener(place / "timing.sock", allowed),
+        ):
+            pass
+        assert f"mode {mode:04o}" in str(e.value)
+        assert advice in str(e.value)
+        assert ("chmod" in str(e.value)) == (mode != 0o1777)
+    assert list(place.iterdir()) == []
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a directory away")
+@pytest.mark.parametrize("kind", ["directory", "link to a directory"])
+def test_directory_of_another_user_is_refused(tmp_path: Path, kind: str) -> None:
+    """Also behind a link: what counts is the directory that the socket would be in."""
+    place = given = tmp_path / "place"
+    place.mkdir(0o700)
+    os.chown(place, 4242, -1)
+    if kind != "directory":
+        given = tmp_path / "link"
+        given.symlink_to(place)
+    with (
+        pytest.raises(StartError, match=r"belongs to uid 4242.*choose a --socket"),
+        unix_listener(given / "timing.sock"),
+    ):
+        pass
+    assert list(place.iterdir()) == []
+
+
+def test_directory_that_is_exchanged_meanwhile_is_not_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was checked is one directory, and the path leads to another one by the time that the
+    socket is made: nobody is listened to there."""
+    place, other, link = (tmp_path / name for name in ("place", "other", "link"))
+    place.mkdir()
+    other.mkdir()
+    link.symlink_to(place)
+    bind = listening._bind
+
+    def exchange(path: Path, mode: int) -> socket.socket:
+        link.unlink()
+        link.symlink_to(other)
+        return bind(path, mode)
+
+    monkeypatch.setattr(listening, "_bind", exchange)
+    with (
+        pytest.raises(StartError, match=f"cannot listen on {link}"),
+        unix_listener(link / "timing.sock"),
+    ):
+        pass
+
+
 def test_stale_socket_is_replaced(tmp_path: Path) -> None:
     """One that nobody listens on."""
     path = tmp_path / "timing.sock"

@@ -28,6 +28,8 @@ def test_defaults(monkeypatch: pytest.MonkeyPatch) -> None:
     assert options.report_interval == 300
     assert options.token() is None
     assert options.stop_at_eof is False
+    assert options.state_dir == options.socket.with_name("timing.state")
+    assert options.allowed_uids == frozenset()
 
 
 def test_socket_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -43,6 +45,51 @@ def test_relative_socket_is_made_absolute(monkeypatch: pytest.MonkeyPatch, tmp_p
     """A command that changes its directory still finds it."""
     monkeypatch.chdir(tmp_path)
     assert serve("--socket", "a.sock").socket == tmp_path / "a.sock"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "state_dir"),
+    [
+        (["--socket", "/run/x/timing.sock"], "/run/x/timing.state"),
+        (["--socket", "/run/x/timing"], "/run/x/timing.state"),
+        (["--socket", "/run/x/timing.sock", "--state-dir", "/var/lib/x"], "/var/lib/x"),
+    ],
+)
+def test_state_directory(arguments: list[str], state_dir: str) -> None:
+    """Beside the socket, unless it is told."""
+    assert serve(*arguments).state_dir == Path(state_dir)
+
+
+def test_relative_state_directory_is_made_absolute(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """It is the same one for every sidecar that `run` starts."""
+    monkeypatch.chdir(tmp_path)
+    assert serve("--state-dir", "kept").state_dir == tmp_path / "kept"
+
+
+def test_state_of_a_run_is_kept_where_it_can_be_found_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """That is where the socket or the directory was named; a run's own goes with it."""
+    monkeypatch.delenv("LILO_TIMING_SOCKET", raising=False)
+
+    def keeps(*arguments: str) -> bool:
+        options = parse(["run", *arguments, "--", "true"])
+        assert isinstance(options, RunOptions)
+        return options.keep_state
+
+    assert not keeps()
+    assert keeps("--socket", "/run/x/timing.sock")
+    assert keeps("--state-dir", "/var/lib/x")
+    monkeypatch.setenv("LILO_TIMING_SOCKET", "/run/x/timing.sock")
+    assert keeps()
+
+
+def test_users_that_are_allowed() -> None:
+    """By number or name, each once; a number need not have a name."""
+    given = ["--allow-uid", "4242", "--allow-uid", "root", "--allow-uid", "4242"]
+    assert serve(*given).allowed_uids == {0, 4242}
 
 
 @pytest.mark.parametrize(
@@ -97,6 +144,9 @@ def test_command_is_what_follows_the_dashes() -> None:
         (["serve", "--http", "127.0.0.1:http"], "no port"),
         (["serve", "--http", "127.0.0.1:65536"], "no port"),
         (["serve", "--http", "127.0.0.1:-1"], "no port"),
+        (["serve", "--allow-uid", "no-such-user"], "there is no user 'no-such-user' here"),
+        (["serve", "--allow-uid", "-1"], "there is no user '-1'"),
+        (["serve", "--allow-uid", "4294967295"], "no user's number, 0 to 4294967294"),
     ],
 )
 def test_usage_errors(arguments: list[str], says: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -115,6 +165,7 @@ def test_usage_errors(arguments: list[str], says: str, capsys: pytest.CaptureFix
         (["--http", "0.0.0.0:80"], "without a token"),
         (["--http", "[::]:80"], "without a token"),
         (["--http", "no.such.host.invalid:80"], "no address for 'no.such.host.invalid'"),
+        (["--socket", "/run/x.state"], "cannot be the socket and the state directory"),
         (["--socket", "/" + "x" * 107], "has 108 bytes; the system allows 107"),
         (["--socket", "/" + "\u00fc" * 54], "has 109 bytes"),
     ],

@@ -13,6 +13,7 @@ import pytest
 import trio
 
 from lilo_sidecar.ingest import Ingest
+from lilo_sidecar.listening import UnixListener
 from lilo_sidecar.options import ServeOptions
 from lilo_sidecar.output import LineWriter
 from lilo_sidecar.reporter import Reporter
@@ -50,7 +51,9 @@ def test_part_that_fails_ends_the_daemon_in_good_order(
 
     monkeypatch.setattr(part, "run", run)
     path = tmp_path / "timing.sock"
-    options = ServeOptions(path, socket.AF_INET, ("127.0.0.1", 0), 300.0, None, False)
+    options = ServeOptions(
+        path, socket.AF_INET, ("127.0.0.1", 0), 300.0, None, False, tmp_path / "s"
+    )
     reading, writing = os.pipe()
     lines = LineWriter(writing)
     assert trio.run(Daemon(options).run, lines) == CRASHED
@@ -74,13 +77,19 @@ def test_first_signal_drains_and_the_next_one_would_end_it_at_once(
     drained: list[Ingest] = []
     drain = Ingest.drain
 
-    async def watched(self: Ingest, listener: socket.socket) -> None:
+    async def watched(self: Ingest, listener: UnixListener) -> None:
         drained.append(self)
         await drain(self, listener)
 
     monkeypatch.setattr(Ingest, "drain", watched)
     options = ServeOptions(
-        tmp_path / "timing.sock", socket.AF_INET, ("127.0.0.1", 0), 300.0, None, False
+        tmp_path / "timing.sock",
+        socket.AF_INET,
+        ("127.0.0.1", 0),
+        300.0,
+        None,
+        False,
+        tmp_path / "timing.state",
     )
     reading, writing = os.pipe()
     lines = LineWriter(writing)

@@ -108,6 +108,90 @@ def test_runs_of_one_user_do_not_share_a_socket(tmp_path: Path) -> None:
     assert [err for _, err in results] == ["", ""]
 
 
+STATE = """
+import os, pathlib, sys
+state = pathlib.Path(os.environ["LILO_TIMING_SOCKET"]).with_suffix(".state")
+state.mkdir(mode=0o700, exist_ok=True)
+print(sorted(path.name for path in state.iterdir() if "77" in path.name), state, flush=True)
+for name in ("snapshot-1", "journal-1", "lock", *sys.argv[1:]):
+    (state / name).touch()
+"""
+"""A command that looks for what others left in the state directory, and leaves something there."""
+
+
+def without_socket() -> dict[str, str]:
+    """The environment of somebody who named no socket."""
+    return {name: value for name, value in os.environ.items() if name != "LILO_TIMING_SOCKET"}
+
+
+def test_state_of_a_run_goes_with_it() -> None:
+    """Where the socket was the run's own, nobody would find it again; what a sidecar does not
+    put there is left alone."""
+
+    def state_of(*names: str) -> Path:
+        command = (sys.executable, "-c", STATE, *names)
+        status, out, err = finished("--", *command, env=without_socket())
+        assert (status, err) == (0, [])
+        (line,) = [line for line in out if line.startswith("[")]
+        return Path(line.partition(" ")[2])
+
+    assert not state_of().exists()
+    kept = state_of("of somebody else")
+    assert [path.name for path in kept.iterdir()] == ["of somebody else"]
+    (kept / "of somebody else").unlink()
+    kept.rmdir()
+
+
+def test_state_that_a_killed_run_left_is_not_taken_up() -> None:
+    """A later run with the same process id has nothing to do with it."""
+    left = (
+        f"d=/tmp/lilo-timing-{os.getuid()}/run-$$.state; mkdir -p $d; touch $d/journal-77.aside; "
+    )
+    process = subprocess.run(
+        [
+            *("sh", "-c", left + 'exec "$@"', "sh", *COMMAND),
+            *("run", "--", sys.executable, "-c", STATE),
+        ],
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT,
+        env=without_socket(),
+    )
+    assert process.stderr == ""
+    assert any(line.startswith("[] ") for line in process.stdout.splitlines())
+
+
+@pytest.mark.parametrize("options", [("--socket", "timing.sock"), ("--state-dir", "timing.state")])
+def test_state_of_a_named_place_is_kept(tmp_path: Path, options: tuple[str, str]) -> None:
+    """Whoever names the socket, or the directory, comes back for it."""
+    state = tmp_path / "timing.state"
+    state.mkdir(mode=0o700)
+    status, _, _ = finished(*options, "--", "true", env=without_socket(), cwd=tmp_path)
+    assert status == 0
+    assert state.is_dir()
+
+
+def test_sidecar_is_told_what_the_run_was_told(tmp_path: Path) -> None:
+    """The state directory, absolute, and the users that may report; never a token, but where it
+    is."""
+    (tmp_path / "token").write_text("s3cret-word")
+    options = ["--state-dir", "kept", "--allow-uid", "4242", "--allow-uid", "root"]
+    options += ["--token-file", "token"]
+    script = "import sys; sys.stdin.readline()"
+    with Run(tmp_path, script, *options, stdin=subprocess.PIPE, cwd=tmp_path) as run:
+        sidecar = run.sidecar()
+        said = Path(f"/proc/{sidecar}/cmdline").read_bytes().decode().split("\0")
+        assert said[said.index("--state-dir") + 1] == str(tmp_path / "kept")
+        assert [said[at + 1] for at, word in enumerate(said) if word == "--allow-uid"] == [
+            "0",
+            "4242",
+        ]
+        assert said[said.index("--token-file") + 1] == str(tmp_path / "token")
+        for process in (sidecar, run.process.pid, run.command["pid"]):
+            for part in ("cmdline", "environ"):
+                assert b"s3cret" not in Path(f"/proc/{process}/{part}").read_bytes()
+
+
 def test_command_killed_by_a_signal_counts_as_in_a_shell(tmp_path: Path) -> None:
     """128 plus the signal's number."""
     status, _, _ = finished("--socket", tmp_path / "s", "--", "sh", "-c", "kill -KILL $$")

@@ -1,0 +1,71 @@
+"""The directory that the socket is in: whoever can write to it could put a socket of their own in
+that place, and be told what trainers report."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from .errors import StartError
+
+_ROOT: Final = 0
+_OTHERS_WRITE: Final = stat.S_IWGRP | stat.S_IWOTH
+_OTHERS_ENTER: Final = stat.S_IXGRP | stat.S_IXOTH
+
+_log = logging.getLogger("lilo_sidecar")
+
+
+@contextlib.contextmanager
+def own_directory(path: Path, *, shared: bool) -> Iterator[int]:
+    """A descriptor of the directory, which only this user or root owns and only its owner can
+    write to; a missing one is made, with its parents, for this user alone (0700), or such that
+    others can reach what is in it (``shared``: 0711).
+
+    What is done by way of the descriptor is done in the directory that was checked, whatever
+    becomes of its name. Raises `StartError`, and `OSError` where there is no such directory.
+    """
+    _make(path, shared=shared)
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        _check(path, os.fstat(descriptor), shared=shared)
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def _make(path: Path, *, shared: bool) -> None:
+    # One by one: the parents that `mkdir` makes by itself are anybody's under a lax umask.
+    for missing in reversed([each for each in (path, *path.parents) if not each.exists()]):
+        with contextlib.suppress(FileExistsError):  # another one that starts here made it
+            missing.mkdir(0o700)
+            if shared:
+                missing.chmod(0o711)  # past the umask
+
+
+def _check(path: Path, status: os.stat_result, *, shared: bool) -> None:
+    mode = stat.S_IMODE(status.st_mode)
+    instead = "choose a --socket in a directory of your own, which is made if it is missing"
+    if status.st_uid not in (_ROOT, os.geteuid()):
+        raise StartError(
+            f"the directory {path} belongs to uid {status.st_uid}, who could put another socket "
+            f"in the place of this one; {instead}"
+        )
+    if mode & _OTHERS_WRITE:
+        if not mode & stat.S_ISVTX:  # a sticky one is everybody's by design
+            instead = f"chmod go-w {path}, or {instead}"
+        raise StartError(
+            f"other users may write to the directory {path} (mode {mode:04o}) and could put "
+            f"another socket in the place of this one; {instead}"
+        )
+    if shared and not mode & _OTHERS_ENTER:
+        _log.warning(
+            "the directory %s has mode %04o, so the users of --allow-uid cannot reach the socket "
+            "in it; chmod 711 it",
+            path,
+            mode,
+        )

@@ -1,0 +1,142 @@
+"""One reader's HTTP connection, and the time that it is given for each thing it does."""
+
+from __future__ import annotations
+
+import enum
+from typing import Final
+
+import trio
+from hypercorn.config import Config
+from hypercorn.events import Closed, Event, RawData, Updated
+from hypercorn.trio.worker_context import WorkerContext
+from starlette.types import ASGIApp
+
+from .http1 import Http1
+
+HEAD_TIMEOUT: Final = 5.0
+"""Seconds until the first byte of a connection, and from a request's first byte to the end of
+its head: clients send a head in one piece."""
+ANSWER_TIMEOUT: Final = 10.0
+"""Seconds for one answer to be taken: the largest has a few hundred kB."""
+KEEP_ALIVE_TIMEOUT: Final = 30.0
+"""Seconds that a connection may idle between requests. A poller's interval is shorter, so that it
+never finds its connection closed under it."""
+GRACEFUL_TIMEOUT: Final = 1.0
+"""Seconds for answers under way, at shutdown and when the client stops sending; and for a client
+to hang up after its last answer."""
+_READ_BYTES: Final = 64 * 1024
+
+
+class _Phase(enum.Enum):
+    """What a connection is doing."""
+
+    NEW = "has sent nothing yet"
+    HEAD = "sends a request's head"
+    ANSWER = "is answered"
+    IDLE = "was answered and may ask again"
+    PARTING = "is over but for the last answer"
+
+
+_TIMEOUTS: Final = {
+    _Phase.NEW: HEAD_TIMEOUT,
+    _Phase.HEAD: HEAD_TIMEOUT,
+    _Phase.ANSWER: ANSWER_TIMEOUT,
+    _Phase.IDLE: KEEP_ALIVE_TIMEOUT,
+    _Phase.PARTING: GRACEFUL_TIMEOUT,
+}
+
+
+class HttpConnection:
+    """Serves one connection. Everything is on trio's one thread.
+
+    What the client sends is read only as fast as it is answered, one request after the other;
+    every phase ends in time, and with it the connection.
+    """
+
+    def __init__(
+        self, app: ASGIApp, config: Config, context: WorkerContext, stream: trio.SocketStream
+    ) -> None:
+        self.quiet_since: float | None = trio.current_time()
+        """Since when no request is being answered; None while one is."""
+        self.timed_out = False
+        """Whether the client took too long over a request, or over taking its answer."""
+        self._app = app
+        self._config = config
+        self._context = context
+        self._stream = stream
+        self._sending = trio.Lock()
+        self._whole = trio.CancelScope()
+        self._reading = trio.CancelScope()
+        self._phase = _Phase.NEW
+        self._told_to_close = False
+
+    def close(self) -> None:
+        """End it at once, whatever it is doing."""
+        self._told_to_close = True
+        self._whole.cancel()
+
+    async def run(self) -> None:
+        """Serve until the connection is at its end. The stream is the caller's to close."""
+        self._enter(_Phase.NEW)
+        with self._whole:
+            async with trio.open_nursery() as requests:
+                protocol = Http1(self._app, self._config, self._context, requests, self._send)
+                hung_up = await self._read(protocol)
+                if hung_up:
+                    self._enter(_Phase.PARTING)
+                await protocol.handle(Closed())
+            await self._part(hung_up)
+        if self._whole.cancelled_caught and not self._told_to_close:
+            self.timed_out = self._phase in (_Phase.NEW, _Phase.HEAD, _Phase.ANSWER)
+
+    async def _read(self, protocol: Http1) -> bool:
+        """Take requests until the client has no more, or the protocol has had enough; whether it
+        was the client."""
+        with self._reading:
+            while data := await self._receive():
+                await protocol.handle(RawData(data))
+                if self._phase in (_Phase.NEW, _Phase.IDLE) and protocol.mid_head:
+                    self._enter(_Phase.HEAD)  # and no longer, however many bytes are to come
+            await protocol.handle(RawData(b""))
+            return True
+        return False
+
+    async def _receive(self) -> bytes:
+        try:
+            return bytes(await self._stream.receive_some(_READ_BYTES))
+        except trio.BrokenResourceError:  # it was reset
+            return b""
+
+    async def _send(self, event: Event) -> None:
+        """What the protocol has for the client, or about it."""
+        match event:
+            case RawData():
+                async with self._sending:
+                    try:
+                        await self._stream.send_all(event.data)
+                    except trio.BrokenResourceError:  # the client is gone
+                        self._reading.cancel()
+            case Closed():
+                self._reading.cancel()
+            case Updated() if self._phase is not _Phase.PARTING:
+                self._enter(_Phase.IDLE if event.idle else _Phase.ANSWER)
+
+    async def _part(self, hung_up: bool) -> None:
+        """Say that this was the last answer, and wait for the client to hang up: an end with
+        something of it unread would be a reset, which may overtake the answer."""
+        self._enter(_Phase.PARTING)
+        try:
+            await self._stream.send_eof()
+            while not hung_up:
+                hung_up = not await self._stream.receive_some(_READ_BYTES)
+        except trio.BrokenResourceError:
+            pass  # it is gone already
+
+    def _enter(self, phase: _Phase) -> None:
+        now = trio.current_time()
+        self._phase = phase
+        self._whole.deadline = now + _TIMEOUTS[phase]
+        if phase is _Phase.ANSWER:
+            self.quiet_since = None
+        elif self.quiet_since is None:
+            self.quiet_since = now
