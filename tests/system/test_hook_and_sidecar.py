@@ -117,55 +117,6 @@ def test_stopped_sidecar_costs_counted_events_and_nothing_else(
         end(process)
 
 
-def test_killed_sidecar_is_found_again(tmp_path: Path, trainer: Start) -> None:
-    """SIGKILL the sidecar in mid-training and start another: spans flow again within 5 s, what
-    it had not acknowledged is sent again, what it had counted is there, and the trainer noticed
-    nothing."""
-    script = """
-        total = 0
-        while True:
-            report(100); total += 100
-            print(total, flush=True)
-            if input() == "stop":
-                break
-        observer.close()
-    """
-    with start_sidecar(tmp_path) as sidecar:
-        process = trainer(script, sidecar.socket)
-        assert process.stdout is not None
-        assert process.stdout.readline() == "100\n"
-        wait_until(lambda: executions(sidecar), lambda count: count == 100)
-        sidecar.stop(signal.SIGKILL)
-        assert ask(process) == "200"
-    with start_sidecar(tmp_path) as sidecar:
-        wait_until(lambda: executions(sidecar), lambda count: count == 200)
-        assert ask(process) == "300"
-        wait_until(lambda: executions(sidecar), lambda count: count == 300)
-        counts = delivery(sidecar)
-        assert (counts["sent"], counts["applied"], counts["dropped"]) == (300, 300, 0)
-        process.communicate("stop\n", timeout=30)
-        assert process.returncode == 0
-
-
-def test_parent_and_forked_child_are_one_trainer(tmp_path: Path, trainer: Start) -> None:
-    """Five spans in each of a parent and its child: ten counted, of one trainer."""
-    script = """
-        pid = os.fork()
-        report(5)
-        if pid == 0:
-            sys.exit(0)
-        assert os.waitpid(pid, 0)[1] == 0
-        print("done", flush=True); input()
-    """
-    with start_sidecar(tmp_path) as sidecar:
-        process = trainer(script, sidecar.socket)
-        assert process.stdout is not None
-        assert process.stdout.readline() == "done\n"
-        wait_until(lambda: executions(sidecar), lambda count: count == 10)
-        end(process)
-        assert sidecar.lines("lilo_critical_path") == []
-
-
 def test_ranks_do_not_multiply_counts(
     tmp_path: Path, trainer: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -217,7 +168,7 @@ def test_two_trainers_in_one_container(tmp_path: Path, trainer: Start) -> None:
 
 
 def test_model_ids_without_end_do_not_grow_the_sidecar(tmp_path: Path, trainer: Start) -> None:
-    """100,000 distinct models: memory is capped, the excess is counted, the aggregate has every
+    """120,000 distinct models: memory is capped, the excess is counted, the aggregate has every
     one."""
     script = """
         def models(first, last):
@@ -226,9 +177,9 @@ def test_model_ids_without_end_do_not_grow_the_sidecar(tmp_path: Path, trainer: 
                 observer.span([f"tenant-{number:060}"], "forward_backward", "gpu", 10.0, 11.0)
                 while observer._sender.undelivered > 20_000:
                     time.sleep(0.01)  # dropping is another test's
-        models(0, 20_000)
+        models(0, 40_000)
         print("warm", flush=True); input()
-        models(20_000, 100_000)
+        models(40_000, 120_000)
         print("done", flush=True); input()
     """
 
@@ -239,13 +190,13 @@ def test_model_ids_without_end_do_not_grow_the_sidecar(tmp_path: Path, trainer: 
         process = trainer(script, sidecar.socket)
         assert process.stdout is not None
         assert process.stdout.readline() == "warm\n"
-        all_of(20_000)
+        all_of(40_000)  # by now there was a snapshot, which takes memory of its own
         before = sidecar.rss_bytes()
         assert ask(process) == "done"
-        all_of(100_000)
+        all_of(120_000)
         assert sidecar.rss_bytes() - before < 10 * 1024 * 1024
         counts = delivery(sidecar)
         assert counts["dropped"] == 0
         # Refused twice each: the registration, and the span's record.
-        assert counts["series_refused"] == 2 * (100_000 - 8192)
+        assert counts["series_refused"] == 2 * (120_000 - 8192)
         end(process)
