@@ -13,13 +13,17 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 SETUP := $(READY)
 
-.PHONY: demo test lint format lock clean
+.PHONY: demo test soak lint format lock clean
 
 demo: $(SETUP)
 	@$(BIN)/python -m lilo_local.demo $(ARGS)
 
 test: $(SETUP)
 	@$(BIN)/python -m pytest $(ARGS)
+
+# The tests of faults and the fuzzers, for hours instead of seconds.
+soak: $(SETUP)
+	@LILO_SOAK=1 $(BIN)/python -m pytest tests/system/faults tests/fuzz $(ARGS)
 
 lint: $(SETUP)
 	@$(BIN)/ruff check .
