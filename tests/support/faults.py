@@ -20,8 +20,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeAlias
 
+from support.forked import ForkedProcess
 from support.load import Options
-from support.sidecar import TIMEOUT, SidecarProcess, start_sidecar, wait_until
+from support.sidecar import TIMEOUT, SidecarProcess, running, wait_until
 
 TESTS = Path(__file__).parents[1]
 SLOW_CALL = 1000.0
@@ -98,7 +99,6 @@ class RestartedSidecar:
     def __init__(self, tmp_path: Path) -> None:
         self.socket = tmp_path / "timing.sock"
         self.url = ""
-        self._tmp_path = tmp_path
         self._process: SidecarProcess | None = None
         self._running = contextlib.ExitStack()
 
@@ -122,9 +122,8 @@ class RestartedSidecar:
 
     def start(self) -> None:
         address = self.url.removeprefix("http://") or "127.0.0.1:0"
-        self._process = self._running.enter_context(
-            start_sidecar(self._tmp_path, "--socket", self.socket, "--http", address)
-        )
+        process = ForkedProcess("serve", "--socket", self.socket, "--http", address)
+        self._process = self._running.enter_context(running(process))
         self.url = self._process.url
 
     def kill(self) -> None:

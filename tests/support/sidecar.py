@@ -12,14 +12,17 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import IO, Any, TypeVar
+from typing import IO, Any, TypeAlias, TypeVar
 
 import httpx
+
+from support.forked import ForkedProcess
 
 TIMEOUT = 20.0
 """Seconds until a test that waits gives up."""
 _T = TypeVar("_T")
 COMMAND = (sys.executable, "-P", "-m", "lilo_sidecar")
+Process: TypeAlias = subprocess.Popen[str] | ForkedProcess
 
 
 class Output:
@@ -66,7 +69,7 @@ class Output:
 class SidecarProcess:
     """A running `lilo-sidecar`, ready to be talked to."""
 
-    def __init__(self, process: subprocess.Popen[str], token: str | None = None) -> None:
+    def __init__(self, process: Process, token: str | None = None) -> None:
         assert process.stdout is not None
         assert process.stderr is not None
         self.process = process
@@ -163,7 +166,7 @@ def start_sidecar(
 
 
 @contextlib.contextmanager
-def running(process: subprocess.Popen[str], token: str | None = None) -> Iterator[SidecarProcess]:
+def running(process: Process, token: str | None = None) -> Iterator[SidecarProcess]:
     """A launched process, once it is ready; killed at the end if it still runs then."""
     try:
         sidecar = SidecarProcess(process, token)

@@ -20,7 +20,7 @@ from support.faults import (
 from support.sidecar import TIMEOUT
 from support.soak import rounds
 
-ROUNDS = rounds(8, soak=500)
+ROUNDS = rounds(50, soak=1000)
 A_BATCH = 1000
 """Bytes in the journal that are no question of a reader's."""
 
