@@ -8,6 +8,7 @@ from the caller. One thread.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 from typing import Final
 
 from lilo_engine_hook import wire
@@ -48,6 +49,9 @@ class CriticalPath:
         """Of the aggregate."""
         self._replaced_at = -1
         """The latest mark when a trainer was replaced, whose last figures no interval has."""
+        self._former_epoch = ""
+        self._cut_off_at = -1
+        """The latest mark of that epoch that is known; later ones were put, and given out."""
 
     # --- producers ------------------------------------------------------------------------
 
@@ -57,7 +61,9 @@ class CriticalPath:
         ended = self._producers.connect(hello, now)
         if ended:
             self._replaced_at = self._cuts.latest
-            self._readers = Readers(READERS_OF_ALL, self._producers.shared.unowned.snapshot())
+            if len(self._producers.trainers) == 1:
+                # What may be anybody's is counted from the first trainer on.
+                self._readers.recount(Delivery())
         return [self._lifetime([trainer], now) for trainer in ended]
 
     def acked(self, boot_id: str) -> int:
@@ -76,6 +82,12 @@ class CriticalPath:
     def disconnect_all(self, now: float) -> None:
         """The sidecar itself was away, and every connection ended with it."""
         self._producers.disconnect_all(now)
+
+    def cut_off(self, epoch: str) -> None:
+        """A part of what this state was made of is lost, and what readers were told with it: its
+        cursors are of another epoch from now on, and every reader hears of a hole."""
+        self._former_epoch, self._epoch = self._epoch, epoch
+        self._cut_off_at = self._cuts.latest
 
     # --- answers --------------------------------------------------------------------------
 
@@ -98,26 +110,29 @@ class CriticalPath:
         trainers = self._producers.trainers
         if model_id is None or model_id == AGGREGATE:
             found = self._read(_aggregates(trainers), self._readers, reader, ack, reset=reset)
-            complete = not _BEGINNING < found.start <= self._replaced_at
-            interval = self._interval(reader, ack, found, complete=complete, final=False)
+            interval = self._interval(reader, ack, found, hole_at=self._replaced_at)
             return self._answer(AGGREGATE, found, None, interval, trainers, now)
         owners = self._owners(model_id)
-        departed = None if owners else self._departed(model_id, now)
+        sources = [owner.source(model_id) for owner in owners]
+        departed = self._departed(model_id, now)
         unowned = None
-        if departed is not None:
+        # A trainer that only heard a backend name the model does not make it come back.
+        final = departed is not None and not any(o.models.accounts_for(model_id) for o in owners)
+        if departed is not None and final:
             model, unowned = departed.model, departed.unowned
-            sources = [Source(model.ledger, departed.delivery, model.account)]
+            sources.append(Source(model.ledger, departed.delivery, model.account))
         elif owners:
-            model = owners[-1].models[model_id]
-            sources = [owner.source(model_id) for owner in owners]
+            model = owners[-1].models.known[model_id]
         else:
             found = self._read_lifetime(trainers)._replace(phases={})
-            interval = self._interval(reader, None, found, complete=True, final=False)
+            interval = self._interval(reader, ack, found)
+            # Whoever acknowledges something had figures of it, which are not here any more.
+            interval = replace(interval, complete=interval.complete and ack is None)
             return self._answer(model_id, found, None, interval, trainers, now)
         found = self._read(sources, model.readers, reader, ack, reset=reset, unowned=unowned)
         # A reader that was told of an earlier model of the same id has not heard all of that one.
-        complete = not _BEGINNING < found.start <= model.ledger.born
-        interval = self._interval(reader, ack, found, complete=complete, final=departed is not None)
+        born = min(source.ledger.born for source in sources)
+        interval = self._interval(reader, ack, found, hole_at=born, final=final)
         step = Step.of(found.since, found.until, found.sums)
         return self._answer(model_id, found, step, interval, owners or trainers, now)
 
@@ -149,8 +164,9 @@ class CriticalPath:
 
     def _owners(self, model_id: str) -> list[Trainer]:
         """The trainers that have something of a model; the one whose engine told of it last."""
-        owners = [trainer for trainer in self._producers.trainers if model_id in trainer.models]
-        return sorted(owners, key=lambda trainer: trainer.accounts_for(model_id))
+        trainers = self._producers.trainers
+        owners = [trainer for trainer in trainers if model_id in trainer.models.known]
+        return sorted(owners, key=lambda trainer: trainer.models.accounts_for(model_id))
 
     def _departed(self, model_id: str, now: float) -> DepartedModel | None:
         return self._producers.shared.departed.get(model_id, now)
@@ -182,23 +198,34 @@ class CriticalPath:
 
     def _is_mine(self, cursor: Cursor) -> bool:
         """Whether it is a mark of this state, and not of one that was lost."""
+        if cursor.epoch == self._former_epoch:
+            return cursor.number <= self._cut_off_at
         return cursor.epoch == self._epoch and cursor.number <= self._cuts.latest
 
     def _interval(
-        self, reader: str | None, ack: Cursor | None, found: Reading, *, complete: bool, final: bool
+        self,
+        reader: str | None,
+        ack: Cursor | None,
+        found: Reading,
+        *,
+        hole_at: int = -1,
+        final: bool = False,
     ) -> IntervalTiming:
+        """``hole_at`` is a mark behind which figures are missing for those who were given some
+        by then."""
         known = ack is None or self._is_mine(ack)
+        whole = not _BEGINNING < found.heard_by <= max(hole_at, self._cut_off_at)
         return IntervalTiming(
             reader,
             str(Cursor(self._epoch, found.start)),
             None if found.end is None else str(Cursor(self._epoch, found.end)),
-            complete and known and found.held and found.delivery.whole,
+            known and whole and found.held and found.delivery.whole,
             final,
         )
 
     def _lifetime(self, trainers: Collection[Trainer], now: float) -> Timing:
         found = self._read_lifetime(trainers)
-        interval = self._interval(None, None, found, complete=True, final=False)
+        interval = self._interval(None, None, found)
         return self._answer(AGGREGATE, found, None, interval, trainers, now)
 
     def _answer(

@@ -48,7 +48,7 @@ class Departed:
 
     def add(self, model_id: str, model: Model, delivery: Delivery, unowned: Delivery) -> None:
         """The model goes now."""
-        self.drop(model_id)
+        self.take(model_id)
         self._models[model_id] = DepartedModel(model, delivery, unowned, self._now)
         if len(self._models) > MAX_DEPARTED:
             del self._models[next(iter(self._models))]
@@ -58,6 +58,10 @@ class Departed:
         found = self._models.get(model_id)
         return found if found is not None and found.is_kept(now) else None
 
-    def drop(self, model_id: str) -> None:
-        """A model of that id is there again, or it is not wanted any more."""
-        self._models.pop(model_id, None)
+    def __contains__(self, model_id: str) -> bool:
+        """Whether it is kept, as of the latest `tick`."""
+        return model_id in self._models
+
+    def take(self, model_id: str) -> DepartedModel | None:
+        """The model as it was, if it is kept; no longer from now on."""
+        return self._models.pop(model_id, None)

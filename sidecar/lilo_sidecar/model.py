@@ -6,9 +6,8 @@ from collections.abc import Iterator
 from typing import Final
 
 from .account import Regime, StepAccount
-from .delivery import Delivery
 from .ledger import Ledger, Mark
-from .readers import READERS_OF_MODEL, Readers
+from .readers import Readers
 
 REGISTRATION: Final = ""
 """Stands for a request id where a model waits for its acceptance; no request has it."""
@@ -73,11 +72,10 @@ class Model:
         "started",
     )
 
-    def __init__(self, t: float, mark: Mark, unowned: Delivery) -> None:
-        """Known since ``t`` and from that mark on. ``unowned`` are the counts of events that may
-        be of any model, by now."""
+    def __init__(self, t: float, mark: Mark, readers: Readers) -> None:
+        """Known since ``t`` and from that mark on."""
         self.ledger = Ledger(mark)
-        self.readers = Readers(READERS_OF_MODEL, unowned)
+        self.readers = readers
         self.account = StepAccount(t)
         self.commands: dict[str, Command] = {}
         """Unfinished commands by request id, in order of submission."""

@@ -13,13 +13,16 @@ from .delivery import Tally
 from .departed import Departed
 from .faults import described
 from .ledger import Cuts
+from .models import Models, Shared
 from .series import SeriesBudget
-from .trainer import Shared, Trainer
+from .trainer import Trainer
 
 MAX_SERIES: Final = 8192
 """Per-model series: 256 models of 32 phases. 32 clients that use every operation need 600."""
 MAX_EARLY: Final = 4096
 """Events of backends that wait for the first engine: its hook may connect a second later."""
+MAX_EARLY_BYTES: Final = 4 * 1024 * 1024
+"""Packed, as they came."""
 MAX_BOOTS: Final = 256
 """Producers remembered. A connected one is never let go; connections are bounded elsewhere."""
 
@@ -50,7 +53,7 @@ class Producers:
     """
 
     def __init__(self, cuts: Cuts) -> None:
-        self.shared = Shared(SeriesBudget(MAX_SERIES), Departed(), cuts, Tally())
+        self.shared = Shared(SeriesBudget(MAX_SERIES), Departed(), cuts, Tally(), [])
         self.last_heard: float | None = None
         """Unix seconds."""
         self.faults = 0
@@ -60,6 +63,7 @@ class Producers:
         """By the boot id of the process that began it, the newest last."""
         self._early: list[wire.Event] = []
         """Of backends, from before there was any engine."""
+        self._early_bytes = 0
 
     @property
     def trainers(self) -> Collection[Trainer]:
@@ -157,8 +161,14 @@ class Producers:
             trainer = self._trainer_of(event)
         if trainer is not None:
             self._apply_to(trainer, event)
-        elif len(self._early) < MAX_EARLY:
+        else:
+            self._put_by(event)
+
+    def _put_by(self, event: wire.Event) -> None:
+        size = len(wire.encode_event(event))
+        if len(self._early) < MAX_EARLY and self._early_bytes + size <= MAX_EARLY_BYTES:
             self._early.append(event)  # counted once it is applied
+            self._early_bytes += size
         else:
             self.shared.unowned.sent += 1
             self.shared.unowned.dropped += 1
@@ -180,9 +190,9 @@ class Producers:
         """Whose work a backend's event tells of: several engines may run beside one backend."""
         if isinstance(event, wire.Span):
             model = event.models[0]
-            for knows in (Trainer.accounts_for, Trainer.forgot):
+            for knows in (Models.accounts_for, Models.forgot):
                 for trainer in self.trainers:
-                    if knows(trainer, model):
+                    if knows(trainer.models, model):
                         return trainer
         return next(reversed(self._trainers.values()), None)
 
@@ -190,7 +200,7 @@ class Producers:
 
     def _catch_up(self, trainer: Trainer) -> None:
         """The first engine is there: what backends reported before belongs to it."""
-        early, self._early = self._early, []
+        early, self._early, self._early_bytes = self._early, [], 0
         for event in early:
             self._apply_to(trainer, event)
 

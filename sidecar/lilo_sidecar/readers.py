@@ -34,6 +34,11 @@ class Position(NamedTuple):
         """Where it stands once an interval that ends at that mark was given to it."""
         return Position(self.start, (*self.ends, number)[-MAX_UNACKNOWLEDGED:])
 
+    @property
+    def heard_by(self) -> int:
+        """A mark by which it had been given something; 0 before that."""
+        return self.start or (self.ends[0] if self.ends else 0)
+
 
 _BEGINNING: Final = Position(0, ())
 
@@ -61,6 +66,16 @@ class Readers:
         there."""
         held = self._shared if reader is None else self._named.get(reader, _BEGINNING)
         return held if acknowledged is None else held.acknowledged(acknowledged)
+
+    def may_acknowledge(self, reader: str | None, number: int) -> bool:
+        """Whether it was given, or may have been given, what ended at that mark."""
+        held = _BEGINNING if reader is None else self._named.get(reader, _BEGINNING)
+        return held == _BEGINNING or number <= held.start or number in held.ends
+
+    def recount(self, counts: Delivery) -> None:
+        """The figures begin afresh, for the same readers: the counts are these, wherever
+        somebody stands."""
+        self._counts = dict.fromkeys(self._counts, counts)
 
     def counts_at(self, number: int) -> Delivery:
         """What the counts were at a mark; where nobody stands there, at the beginning, so that

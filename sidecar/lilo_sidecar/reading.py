@@ -40,6 +40,8 @@ class Reading(NamedTuple):
     """The number of the mark where it begins."""
     end: int | None
     """That of the mark where it was ended, which a named reader is to acknowledge."""
+    heard_by: int
+    """A mark by which the reader had been given something; 0 if it never was."""
     held: bool
     """Whether it begins where the reader's last one ended."""
     phases: Phases
@@ -63,6 +65,7 @@ def read(
     """Read a reader's interval from ledgers that are always cut together; with ``reset`` end it.
     The account is that of the last source. ``unowned`` are the counts of events that may have
     been for any of them."""
+    known = acknowledged is None or readers.may_acknowledge(reader, acknowledged)
     position = readers.position(reader, acknowledged)
     intervals = [source.interval(position.start) for source in sources]
     account = sources[-1].account if sources else None
@@ -72,7 +75,8 @@ def read(
     reading = Reading(
         position.start,
         None,
-        all(source.ledger.holds(position.start) for source in sources),
+        position.heard_by,
+        known and all(source.ledger.holds(position.start) for source in sources),
         merged(interval.phases for interval in intervals),
         delivery,
         intervals[-1].since.settled if intervals else 0.0,

@@ -6,11 +6,10 @@ from typing import Final
 
 from lilo_engine_hook import wire
 
-from .account import StepSums
 from .delivery import Delivery
 from .ledger import Ledger, Mark
 from .model import Model
-from .series import Phases, Series, SeriesBudget, Wait
+from .series import Series, SeriesBudget, Wait
 
 MAX_AGGREGATE: Final = 4 * wire.MAX_NAMES
 """Phases of the aggregate: four for each name a producer may use. Models never crowd it out."""
@@ -55,7 +54,3 @@ class Records:
     def release(self, model: Model) -> None:
         """The model is gone: its series count no more."""
         self._budget.give_back(len(model.ledger.names))
-
-    def lifetime(self) -> Phases:
-        """The aggregate since the trainer started."""
-        return self.aggregate.interval(0, StepSums()).phases

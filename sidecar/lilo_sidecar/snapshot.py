@@ -23,6 +23,7 @@ from . import (
     lanes,
     ledger,
     model,
+    models,
     persistence,
     producers,
     readers,
@@ -43,8 +44,8 @@ MAX_SNAPSHOT: Final = 12 * 1024 * 1024
 _MAGIC: Final = b"lilo-timing snapshot "
 _CHECKSUM: Final = 4
 _CORE: Final = (
-    *(account, activity, critical_path, delivery, departed, lanes, ledger, model, persistence),
-    *(producers, readers, records, series, timeline, trainer),
+    *(account, activity, critical_path, delivery, departed, lanes, ledger, model, models),
+    *(persistence, producers, readers, records, series, timeline, trainer),
     sys.modules[wire.Hello.__module__],
     sys.modules[wire.Span.__module__],
 )

@@ -23,6 +23,7 @@ _ENUM: Final = 4
 _FLOATS: Final = 5
 _OBJECT: Final = 6
 _REFERENCE: Final = 7
+_LARGE: Final = 8
 _PLAIN: Final = frozenset({type(None), bool, int, float, str, bytes})
 
 
@@ -52,6 +53,8 @@ class StateCodec:
 
     def _lowered(self, thing: Any, met: dict[int, int]) -> Any:
         kind = type(thing)
+        if kind is int and not -(2**63) <= thing < 2**64:
+            return (_LARGE, str(thing))  # a sum of what a hostile producer claims
         if kind in _PLAIN:
             return thing
         if kind is list or kind is tuple:
@@ -105,6 +108,9 @@ class StateCodec:
                 if not 0 <= number < len(met):
                     raise IndexError("a reference to nothing")
                 return met[number]
+            case 8:
+                _, digits = low
+                return int(digits)
         raise ValueError("no such tag")
 
     def _object(self, low: tuple[Any, ...], met: list[object]) -> object:

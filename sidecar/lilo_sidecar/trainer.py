@@ -6,43 +6,25 @@ Pure: no I/O and no clock; every time comes with an event.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Final
 
 from lilo_engine_hook import wire
 
 from .account import QueuedSplit
 from .activity import Activities
-from .delivery import Delivery, Tally
-from .departed import Departed
+from .delivery import Tally
 from .lanes import GPU, Lanes
-from .ledger import Cuts, Mark
-from .model import REGISTRATION, Command, Model
+from .model import REGISTRATION, Command
+from .models import Models, Shared
 from .reading import Source
 from .records import Records
-from .series import NO_WAIT, SeriesBudget, Wait
+from .series import NO_WAIT, Wait
 from .shares import execution_shares
 from .spans import phase_of, request_ids_of
 
 MAX_PENDING: Final = 4096
 """Commands submitted and not finished. A client pipelines a handful; 256 models times 16."""
-MAX_MODELS: Final = 8192
-"""Models known at once: no more can have a series each."""
-MAX_FORGOTTEN: Final = 8192
-"""Forgotten ids remembered, so that a span that comes late does not bring its model back."""
 _ACCEPT: Final = "accept"
-
-
-@dataclass(frozen=True, slots=True)
-class Shared:
-    """What all trainers of one sidecar have in common."""
-
-    budget: SeriesBudget
-    """Of per-model series."""
-    departed: Departed
-    cuts: Cuts
-    unowned: Tally
-    """What became of backends' events of which nobody can tell whose they were."""
 
 
 class Trainer:
@@ -53,13 +35,11 @@ class Trainer:
         """Unix seconds at which the trainer's process really started."""
         self.gauges: dict[str, float] = {}
         self.delivery = Tally()
-        self.models: dict[str, Model] = {}
         self.records = Records(shared.budget, shared.cuts.latest)
+        self.models = Models(self.delivery, self.records, shared)
         self.activity = Activities()
         self._pending: dict[str, Command] = {}
-        self._forgotten: dict[str, None] = {}
         self._lanes = Lanes()
-        self._shared = shared
 
     # --- events ---------------------------------------------------------------------------
 
@@ -84,30 +64,24 @@ class Trainer:
                 self._activity(event)
 
     def _register(self, event: wire.Register) -> None:
-        if event.model in self._forgotten:
-            del self._forgotten[event.model]
-            self._shared.departed.drop(event.model)
-        model = self._model(event.model, event.t, registered=True)
+        model = self.models.register(event.model, event.t)
         if model is not None and REGISTRATION not in model.queued:
             model.submit(Command(REGISTRATION, event.model, _ACCEPT, event.t))
 
     def _forget(self, event: wire.Forget) -> None:
-        model = self.models.get(event.model)
+        model = self.models.known.get(event.model)
         if model is not None:
             for command in list(model.commands.values()):
                 self._drop(command, event.t)
             model.account.close(event.t, model.regime, _ACCEPT)  # the last interval ends here
             self._lanes.forget(event.model)
-            self._depart(event.model)
-        self._forgotten.pop(event.model, None)
-        self._forgotten[event.model] = None
-        if len(self._forgotten) > MAX_FORGOTTEN:
-            del self._forgotten[next(iter(self._forgotten))]
+            self.settle(event.model, math.inf)  # no more will be heard
+        self.models.forget(event.model)
 
     def _begin(self, event: wire.Begin) -> None:
         if event.request_id in self._pending:
             return  # a retry: the command has waited since its first submission
-        model = self._model(event.model, event.t)
+        model = self.models.used(event.model, event.t)
         if model is None:
             return
         if len(self._pending) >= MAX_PENDING:
@@ -132,12 +106,12 @@ class Trainer:
         if command is not None:
             self._drop(command, event.t)
             if command.started:
-                for lost in self.models[command.model].overtaken_by(command):
+                for lost in self.models.known[command.model].overtaken_by(command):
                     self._drop(lost, event.t)
 
     def _drop(self, command: Command, t: float) -> None:
         del self._pending[command.request_id]
-        model = self.models[command.model]
+        model = self.models.known[command.model]
         model.finish(command, t)
         self._lanes.finished(command, t)
         if model.account.crowded:
@@ -168,7 +142,7 @@ class Trainer:
         commands = []
         if span.name == _ACCEPT:
             for model_id in models:
-                model = self.models.get(model_id)
+                model = self.models.known.get(model_id)
                 if model is not None and REGISTRATION in model.queued:
                     commands.append(model.queued[REGISTRATION])
         commands += [self._pending[i] for i in request_ids if i in self._pending]
@@ -177,14 +151,14 @@ class Trainer:
             if not command.started:
                 waited_for.setdefault(command.model, command.kind)
                 self._record_wait(command, span)
-                self.models[command.model].start(command, span.t0)
+                self.models.known[command.model].start(command, span.t0)
         return waited_for
 
     def _ran(self, span: wire.Span, shares: dict[str, float], waited_for: dict[str, str]) -> None:
         self._lanes.gpu.add(span.t0, span.t1)
         # Also those whose commands are in the batch and whose ids the span does not list.
         for model_id in dict.fromkeys((*shares, *waited_for)):
-            model = self.models.get(model_id)
+            model = self.models.known.get(model_id)
             if model is not None:
                 share = shares.get(model_id, 0.0)
                 model.ran(span.t0, span.t1, share, waited_for.get(model_id, ""))
@@ -194,7 +168,7 @@ class Trainer:
         for request_id in request_ids:
             command = self._pending.get(request_id)
             if command is not None and command.started:
-                self.models[command.model].capture(command, span.t1)
+                self.models.known[command.model].capture(command, span.t1)
                 self._lanes.captured(command)
 
     def _state(self, event: wire.State) -> None:
@@ -218,7 +192,7 @@ class Trainer:
         """Where a command's wait went. Its own model's work is known from running sums, the
         lanes' from their timelines; what the gpu lane does beside another lane's span may not
         have been heard yet."""
-        model, since, t0 = self.models[command.model], command.submitted, span.t0
+        model, since, t0 = self.models.known[command.model], command.submitted, span.t0
         known = t0 if span.lane == GPU else max(since, min(t0, self._lanes.gpu.known_until))
         seen = self._lanes.window(command.model, command.kind, since, known)
         own = min(seen.busy, max(0.0, model.own - command.own_before))
@@ -241,7 +215,7 @@ class Trainer:
 
         if known_until is None:
             known_until = self._lanes.gpu.known_until
-        self.models[model_id].account.settle(known_until, split)
+        self.models.known[model_id].account.settle(known_until, split)
 
     def _record(
         self,
@@ -261,54 +235,21 @@ class Trainer:
         if not self.records.add(phase, seconds, batch, seconds if shares else 0.0, wait):
             self.delivery.series_refused += 1
         for model_id in models:
-            model = self._model(model_id, start)
+            model = self.models.named(model_id, start)
             if model is None:
                 continue
             share = seconds * shares[model_id] if shares else 0.0
             if not self.records.add_to(model, phase, seconds, batch, share, wait):
                 self.delivery.series_refused += 1
 
-    def _model(self, model_id: str, t: float, *, registered: bool = False) -> Model | None:
-        """The model, made known at ``t`` if need be; None if it was forgotten or there is no
-        room."""
-        model = self.models.get(model_id)
-        if model is None:
-            if model_id in self._forgotten:
-                return None
-            if len(self.models) >= MAX_MODELS:
-                self.delivery.series_refused += 1
-                return None
-            # If nobody heard of its registration, anything lost before may have been of it.
-            counts = self.delivery.snapshot() if registered else Delivery()
-            unowned = self._shared.unowned.snapshot() if registered else Delivery()
-            mark = Mark(self._shared.cuts.latest, t, counts)
-            model = self.models[model_id] = Model(t, mark, unowned)
-        return model
-
-    def forgot(self, model_id: str) -> bool:
-        """Whether a model was here and is gone."""
-        return model_id in self._forgotten
-
-    def accounts_for(self, model_id: str) -> bool:
-        """Whether the engine itself told of a model here; a backend may name one that is
-        another engine's."""
-        model = self.models.get(model_id)
-        return model is not None and bool(model.own or model.commands or model.queued)
-
     def source(self, model_id: str) -> Source:
         """The model's figures as of now."""
         self.settle(model_id)
-        model = self.models[model_id]
+        model = self.models.known[model_id]
         return Source(model.ledger, self.delivery.snapshot(), model.account)
 
     def close(self) -> None:
         """The trainer is gone, and so are its models."""
-        for model_id in list(self.models):
-            self._depart(model_id)
-
-    def _depart(self, model_id: str) -> None:
-        self.settle(model_id, math.inf)  # no more will be heard
-        model = self.models.pop(model_id)
-        self.records.release(model)
-        counts, unowned = self.delivery.snapshot(), self._shared.unowned.snapshot()
-        self._shared.departed.add(model_id, model, counts, unowned)
+        for model_id in self.models.known:
+            self.settle(model_id, math.inf)  # no more will be heard
+        self.models.close()

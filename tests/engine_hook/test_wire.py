@@ -53,7 +53,7 @@ def decode_or_refuse(payload: bytes) -> None:
     )
 
 
-@pytest.mark.parametrize("message", [HELLO, wire.Ack(2**63 - 1), wire.Refusal("busy", "too many")])
+@pytest.mark.parametrize("message", [HELLO, wire.Ack(2**53 - 1), wire.Refusal("busy", "too many")])
 def test_messages_come_back_as_they_were(message: wire.Hello | wire.Ack | wire.Refusal) -> None:
     """What one end encodes the other decodes."""
     assert messages(wire.encode(message)) == [message]
@@ -162,7 +162,8 @@ def test_largest_frame_passes() -> None:
         (batch_of([5, ["m"], "x", "gpu", 1, 2, None, None, None, None, [1e16]]), "field"),
         (batch_of([5, ["m"], "x", "gpu", float("nan"), 2, *[None] * 5]), "field"),
         (batch_of([3, 1.0, "m", "i" * 321, 0, "k", None]), "field"),
-        (batch_of([3, 1.0, "m", "i", 2**63, "k", None]), "field"),
+        (batch_of([3, 1.0, "m", "i", 2**53, "k", None]), "field"),
+        (batch_of([5, ["m"], "x", "gpu", 1, 2, None, None, 2**32, None, None]), "field"),
     ],
 )
 def test_what_breaks_the_format_is_refused(payload: bytes, code: str) -> None:
@@ -178,11 +179,11 @@ def test_values_at_their_bounds_pass() -> None:
     """The longest ids, most models and commands, and the ends of the numbers."""
     widest = wire.Span(
         ("\u00e9" * 256,) * 256, "x" * 80, "l" * 80, -1e10, 1e10,
-        ("i",) * 1024, (2**63 - 1,) * 1024, 2**63 - 1, True, (0.0, 1e14),
+        ("i",) * 1024, (2**53 - 1,) * 1024, 2**32 - 1, True, (0.0, 1e14),
     )  # fmt: skip
-    ends = wire.Begin(0.0, "m" * 256, "r" * 320, 2**63 - 1, "k" * 80, 0.0)
-    frame = wire.encode_batch(2**62, 2**63 - 1, 0, [wire.encode_event(ends)])
-    assert messages(frame) == [wire.Batch(2**62, 2**63 - 1, 0, (ends,))]
+    ends = wire.Begin(0.0, "m" * 256, "r" * 320, 2**53 - 1, "k" * 80, 0.0)
+    frame = wire.encode_batch(2**52, 2**53 - 1, 0, [wire.encode_event(ends)])
+    assert messages(frame) == [wire.Batch(2**52, 2**53 - 1, 0, (ends,))]
     with pytest.raises(ProtocolError, match=r"an event of \d+ bytes is over 131072"):
         wire.encode_event(widest)
     assert len(wire.encode_event(widest._replace(models=widest.models[:100]))) < 131072

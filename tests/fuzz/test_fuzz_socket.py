@@ -12,6 +12,7 @@ from lilo_sidecar.critical_path import CriticalPath
 from lilo_sidecar.query import TimingQuery
 from lilo_sidecar.recorder import Recorder
 from lilo_sidecar.session import Session
+from lilo_sidecar.snapshot import dump, load
 from support.fuzzing import fuzz
 from support.soak import rounds
 
@@ -60,7 +61,8 @@ def test_conversation_leaves_the_core_whole() -> None:
     """The core goes on: every answer is finite JSON, the counts agree, no fault was counted, and
     nothing is held of those who hung up."""
     clock = count(1000.0, 0.001).__next__
-    recorder = Recorder(CriticalPath("abc"), None, clock)
+    core = CriticalPath("abc")
+    recorder = Recorder(core, None, clock)
 
     def run(data: bytes) -> None:
         session = Session(recorder, lambda: None, lambda timing: None)
@@ -84,3 +86,5 @@ def test_conversation_leaves_the_core_whole() -> None:
         assert (health.producers, health.faults) == (0, 0)
 
     fuzz("socket", run, rounds(2_000, soak=500_000), seed=2)
+    state = dump(core)
+    assert dump(load(state)) == state

@@ -8,9 +8,10 @@ from lilo_engine_hook import wire
 from lilo_sidecar import producers, trainer
 from lilo_sidecar.account import MAX_PIECES
 from lilo_sidecar.critical_path import CriticalPath
+from lilo_sidecar.models import MAX_FORGOTTEN, MAX_MODELS
 from lilo_sidecar.producers import MAX_BOOTS, MAX_SERIES
 from lilo_sidecar.records import MAX_AGGREGATE
-from lilo_sidecar.trainer import MAX_FORGOTTEN, MAX_MODELS, MAX_PENDING
+from lilo_sidecar.trainer import MAX_PENDING
 from support.feed import Feed, begin, finish, hello, span
 
 
@@ -79,8 +80,8 @@ def test_forgotten_ids_are_bounded(feed: Feed) -> None:
     assert "forward_backward.execute" in feed.timing("m9").phases
     assert feed.timing(f"m{MAX_FORGOTTEN}").phases == {}
     (only,) = feed.core._producers._trainers.values()
-    assert len(only._forgotten) == MAX_FORGOTTEN
-    assert len(only.models) == 1
+    assert len(only.models._forgotten) == MAX_FORGOTTEN
+    assert len(only.models.known) == 1
 
 
 def test_models_are_bounded(feed: Feed) -> None:
@@ -88,7 +89,7 @@ def test_models_are_bounded(feed: Feed) -> None:
     for start in range(0, 100_000, 1000):
         feed(*(wire.Register(0, f"m{start + i}") for i in range(1000)))
     (only,) = feed.core._producers._trainers.values()
-    assert len(only.models) == MAX_MODELS
+    assert len(only.models.known) == MAX_MODELS
     assert feed.timing().delivery.series_refused == 100_000 - MAX_MODELS
 
 
@@ -102,7 +103,7 @@ def test_pending_commands_are_bounded_oldest_first_out(feed: Feed) -> None:
     feed(span(["m"], 5, 6, ids=["m:3", f"m:{MAX_PENDING + 2}"]))
     assert feed.timing("m").phases["forward_backward.queue_wait"].count == 2
     (only,) = feed.core._producers._trainers.values()
-    assert only.models["m"].commands == only._pending
+    assert only.models.known["m"].commands == only._pending
 
 
 def test_finish_and_forget_empty_the_pending_commands(feed: Feed) -> None:
@@ -111,7 +112,7 @@ def test_finish_and_forget_empty_the_pending_commands(feed: Feed) -> None:
     feed(finish("a", 0), finish("a", 0), finish("a", 99), wire.Forget(0, "b"), finish("b", 0))
     (only,) = feed.core._producers._trainers.values()
     assert only._pending == {}
-    assert only.models["a"].commands == only.models["a"].queued == {}
+    assert only.models.known["a"].commands == only.models.known["a"].queued == {}
 
 
 def test_aggregate_phases_are_bounded(feed: Feed) -> None:
@@ -133,7 +134,7 @@ def test_accounts_are_bounded(feed: Feed, lane: str | None) -> None:
             feed(span(["m"], 2.0 * number, 2.0 * number + 0.5, "forward", ids=ids, lane=lane))
         feed(finish("m", number, 2.0 * number + 1.0))
     (only,) = feed.core._producers._trainers.values()
-    assert len(only.models["m"].account._pieces) <= MAX_PIECES
+    assert len(only.models.known["m"].account._pieces) <= MAX_PIECES
     step = feed.timing("m").step
     assert step is not None
     assert step.overhead_s + step.client_s == step.wall_s > 19_000

@@ -6,7 +6,7 @@ import pytest
 
 from lilo_engine_hook import wire
 from lilo_sidecar.critical_path import CriticalPath
-from lilo_sidecar.producers import MAX_BOOTS, MAX_EARLY
+from lilo_sidecar.producers import MAX_BOOTS, MAX_EARLY, MAX_EARLY_BYTES
 from lilo_sidecar.timing import Health
 from lilo_sidecar.trainer import Trainer
 from support.feed import Feed, begin, hello, span
@@ -143,10 +143,12 @@ def test_backend_adds_to_the_engine_that_has_the_model() -> None:
     backend(span(["m"], 1, 2), span(["n"], 2, 4), dropped=2)
     assert (executions(first, "m"), executions(first, "n")) == (1, 1)
     (owner, other) = core._producers._trainers.values()
-    assert (list(owner.models), list(other.models)) == (["m"], ["n"])
+    assert (list(owner.models.known), list(other.models.known)) == (["m"], ["n"])
     first(wire.Forget(5, "m"))
     backend(span(["m"], 5, 6))
-    assert "m" not in owner.models.keys() | other.models.keys(), "not brought back by anybody"
+    assert "m" not in owner.models.known.keys() | other.models.known.keys(), (
+        "not brought back by anybody"
+    )
     assert first.timing("m").delivery.dropped == 2
     core.disconnect("first", 0.0)
     core.disconnect("second", 0.0)
@@ -218,6 +220,22 @@ def test_backend_may_be_heard_before_its_engine() -> None:
     answer = engine.timing("m")
     assert answer.phases["forward.device"].count == MAX_EARLY + 1
     assert (answer.delivery.applied, answer.delivery.dropped) == (MAX_EARLY + 1, 10)
+
+
+def test_early_events_are_bounded_in_bytes_as_well() -> None:
+    """However long they are, what is put by has a few megabytes."""
+    core = CriticalPath()
+    backend = Feed(core, hello("backend", role="backend"))
+    long = span(["m"], 0, 1, "device:forward", ids=["i" * 320] * 300, lane="device")
+    fitting = MAX_EARLY_BYTES // len(wire.encode_event(long))
+    assert 0 < fitting < 100
+    for _ in range(100):
+        backend(long)
+    assert backend.timing().delivery.dropped == 100 - fitting
+    Feed(core, hello("engine"))
+    assert backend.timing().delivery.applied == fitting
+    backend(long)
+    assert backend.timing().delivery.applied == fitting + 1
 
 
 def test_health_tells_who_is_there() -> None:

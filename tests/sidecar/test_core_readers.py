@@ -222,7 +222,7 @@ def test_reader_that_was_pushed_out_goes_on_where_its_mark_is_held(feed: Feed) -
         loop.ask()
     back = loops[0]
     feed.core.timing("m", reset=False, now=0.0, reader="r0", ack=back.cursor)
-    position = feed.core._producers._trainers["boot"].models["m"].ledger
+    position = feed.core._producers._trainers["boot"].models.known["m"].ledger
     assert len(position._segments) <= 3 * READERS_OF_MODEL + 1
     work(feed, 2)
     assert count(back.ask()) <= 2
@@ -237,7 +237,7 @@ def test_segments_are_bounded(feed: Feed) -> None:
             work(feed)
             loop.ask(received=number % 3 > 0)
             feed.timing("m", reset=True)
-    ledger = feed.core._producers._trainers["boot"].models["m"].ledger
+    ledger = feed.core._producers._trainers["boot"].models.known["m"].ledger
     assert len(ledger._segments) <= 3 * READERS_OF_MODEL + 2
 
 
@@ -302,35 +302,6 @@ def test_clock_set_back_keeps_departed_models_no_longer(feed: Feed) -> None:
         assert count(feed.core.timing("m", reset=False, now=0.0)) == 1
         assert count(feed.core.timing("m", reset=False, now=step)) == 0
         feed(wire.Register(2, "m"))
-
-
-def test_model_registered_again_is_told_apart(feed: Feed) -> None:
-    """A reader of the earlier one gets all of the new one, and hears that it may have missed the
-    end of the earlier."""
-    loop = Loop(feed.core, "m", "loop")
-    feed(wire.Register(0, "m"))
-    work(feed)
-    loop.ask()
-    feed(span(["m"], 1, 2), wire.Forget(3, "m"), wire.Register(4, "m"))
-    work(feed, 3)
-    answer = loop.ask()
-    assert (count(answer), answer.interval.complete, answer.interval.final) == (3, False, False)
-    assert loop.ask().interval.complete
-
-
-def test_readers_of_all_hear_of_a_new_trainer() -> None:
-    """The figures begin afresh with it; what a reader had not read of the old one is in its
-    last line, and the reader's next interval says that it has a hole."""
-    core = CriticalPath()
-    loop = Loop(core, None, "loop")
-    work(Feed(core, hello("old")))
-    loop.ask()
-    core.disconnect("old", 0.0)
-    work(Feed(core, hello("new")), 2)
-    answer = loop.ask()
-    assert (count(answer), answer.interval.complete) == (2, False)
-    assert loop.ask().interval.complete
-    assert Loop(core, None, "fresh").ask().interval.complete
 
 
 def test_model_that_nobody_reported_has_no_readers(feed: Feed) -> None:

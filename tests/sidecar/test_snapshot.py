@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lilo_engine_hook import wire
 from lilo_sidecar import snapshot
 from lilo_sidecar.critical_path import CriticalPath
 from lilo_sidecar.ledger import Cuts
@@ -21,7 +22,7 @@ from lilo_sidecar.snapshot import (
     load,
 )
 from lilo_sidecar.state_codec import BrokenStateError, StateCodec
-from support.feed import Feed, span
+from support.feed import Feed, hello, span
 from support.sealing import sealed_snapshot
 
 
@@ -34,9 +35,29 @@ def test_state_comes_back_as_it_was() -> None:
     assert again.lifetime(5.0) == core.lifetime(5.0)
     assert again._producers.shared.cuts is again._cuts
     (trainer,) = again._producers.trainers
-    assert trainer._shared.cuts is again._cuts
+    assert trainer.models._shared.cuts is again._cuts
     assert [boot.trainer for boot in again._producers._boots.values()] == [trainer]
     assert dump(again) == dump(core)
+
+
+def test_numbers_of_any_size_come_back() -> None:
+    """The largest that a producer may claim, from so many that their sums need more than 64
+    bits: neither a snapshot nor the end of an interval fails for it."""
+    core = CriticalPath("abc")
+    feed = Feed(core)
+    most = wire.Batch(2**53 - 1, 2**53 - 1, 2**53 - 1, (), 2**53 - 1)
+    for number in range(1000):
+        feed(*[span(["m"], 0, 1, n=2**32 - 1)] * 3)
+        core.connect(hello(f"backend{number}", role="backend"), 0.0)
+        core.apply(f"backend{number}", most, 0.0)
+        core.disconnect(f"backend{number}", 0.0)
+    for model in (None, "m"):
+        assert core.timing(model, reset=True, now=0.0, reader="loop").delivery.sent > 2**64
+    again = load(dump(core))
+    for model in (None, "m"):
+        answers = [c.timing(model, reset=False, now=0.0, reader="loop") for c in (core, again)]
+        assert answers[0] == answers[1]
+        assert answers[0].delivery.sent > 2**64
 
 
 def test_object_of_another_class_is_no_part_of_a_state() -> None:
@@ -70,6 +91,8 @@ def test_object_of_another_class_is_no_part_of_a_state() -> None:
         (7, 0),
         (7, -1),
         (7,),
+        (8, "1e9"),
+        (8, None),
     ],
 )
 def test_what_is_no_state_is_an_error(low: object) -> None:

@@ -27,7 +27,10 @@ MAX_NAMES: Final = 256
 """Distinct span names, kinds and lanes of one producer. Phases are a fixed vocabulary of
 the engine; a producer with more is putting data (an id, a path) where a name belongs."""
 
-_MAX_INT: Final = 2**63 - 1
+_MAX_INT: Final = 2**53 - 1
+"""What JSON and floats hold exactly."""
+_MAX_BATCH: Final = 2**32 - 1
+"""Commands of a batch: sums of batch sizes stay within 64 bits."""
 _MAX_TIME: Final = 1e11
 """Unix seconds, year 5138: sums of times stay finite."""
 
@@ -99,11 +102,11 @@ def time(value: object, what: str) -> float:
     return float(value)
 
 
-def integer(value: object, what: str) -> int:
+def integer(value: object, what: str, limit: int = _MAX_INT) -> int:
     if type(value) is not int:
         raise ProtocolError("field", f"{what} is a {type(value).__name__}, not an integer")
-    if not 0 <= value <= _MAX_INT:
-        raise ProtocolError("field", f"{what} is outside 0 to 2**63 - 1")
+    if not 0 <= value <= limit:
+        raise ProtocolError("field", f"{what} is outside 0 to {limit}")
     return value
 
 
@@ -187,7 +190,7 @@ def _parse_span(
         time(t1, "t1"),
         request_ids,  # type: ignore[arg-type]  # checked item by item above
         seq_ids,  # type: ignore[arg-type]
-        None if n is None else integer(n, "n"),
+        None if n is None else integer(n, "n", _MAX_BATCH),
         ok,
         tokens,  # type: ignore[arg-type]
     )
