@@ -72,9 +72,10 @@ class Session:
 
     def _greet(self, hello: wire.Hello, payload: bytes) -> None:
         self._before_hello()
-        for timing in self._core.connect(hello, payload):
+        ended = self._core.connect(hello, payload)
+        self.hello = hello  # whatever comes next, the core is to hear of its end
+        for timing in ended:
             self._on_trainer_ended(timing)
-        self.hello = hello
         self._acknowledge(self._core.acked(hello.boot_id))
 
     def _apply(self, boot_id: str, batch: wire.Batch, payload: bytes) -> None:
