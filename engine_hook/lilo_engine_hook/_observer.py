@@ -11,6 +11,17 @@ from . import wire
 from ._plain import as_models, copied
 from ._producer import Producer
 from ._queue import Weigh
+from .wire import (
+    MAX_COMMANDS_PER_SPAN,
+    Activity,
+    Begin,
+    Finish,
+    Forget,
+    Gauge,
+    Register,
+    Span,
+    State,
+)
 
 
 class Operation(Protocol):
@@ -65,15 +76,17 @@ class TimingObserver(Producer):
 
     # --- what the engine calls ------------------------------------------------------------
     #
-    # Each method repeats the lines around its append: a helper in between would be one more
-    # Python call on the engine's thread.
+    # Each method repeats the lines around its append, and copies an ordinary list by itself: a
+    # helper in between would be one more Python call on the engine's thread, and those are most
+    # of what it costs.
 
     def register_model(self, model_id: str, spec: object = None) -> None:
         """A model was asked for. Its wait until the ``accept`` span starts here."""
         queue = self._queue
         try:
-            if len(queue.items) < queue.room or self._admit():
-                queue.items.append((wire.Register, self._clock(), model_id))
+            items = queue.items
+            if len(items) < queue.room or self._admit():
+                items.append((Register, self._clock(), model_id))
         except Exception as error:  # noqa: BLE001
             queue.reject(error)
 
@@ -81,8 +94,9 @@ class TimingObserver(Producer):
         """A model is gone; the sidecar lets go of all it holds for it."""
         queue = self._queue
         try:
-            if len(queue.items) < queue.room or self._admit():
-                queue.items.append((wire.Forget, self._clock(), model_id))
+            items = queue.items
+            if len(items) < queue.room or self._admit():
+                items.append((Forget, self._clock(), model_id))
         except Exception as error:  # noqa: BLE001
             queue.reject(error)
 
@@ -90,10 +104,11 @@ class TimingObserver(Producer):
         """A command was submitted: its queue wait starts now."""
         queue = self._queue
         try:
-            if len(queue.items) < queue.room or self._admit():
-                queue.items.append(
+            items = queue.items
+            if len(items) < queue.room or self._admit():
+                items.append(
                     (
-                        wire.Begin,
+                        Begin,
                         self._clock(),
                         operation.model_id,
                         operation.request_id,
@@ -115,10 +130,9 @@ class TimingObserver(Producer):
         """A command is over; ``state``, the engine's word for how it ended, goes nowhere."""
         queue = self._queue
         try:
-            if len(queue.items) < queue.room or self._admit():
-                queue.items.append(
-                    (wire.Finish, self._clock(), operation.model_id, operation.request_id)
-                )
+            items = queue.items
+            if len(items) < queue.room or self._admit():
+                items.append((Finish, self._clock(), operation.model_id, operation.request_id))
         except Exception as error:  # noqa: BLE001
             queue.reject(error)
 
@@ -126,10 +140,11 @@ class TimingObserver(Producer):
         """A lane took up ``operation``, or put its work down (None)."""
         queue = self._queue
         try:
-            if len(queue.items) < queue.room or self._admit():
+            items = queue.items
+            if len(items) < queue.room or self._admit():
                 if operation is None:
                     item: tuple[object, ...] = (
-                        wire.Activity,
+                        Activity,
                         self._clock(),
                         lane,
                         None,
@@ -138,14 +153,14 @@ class TimingObserver(Producer):
                     )
                 else:
                     item = (
-                        wire.Activity,
+                        Activity,
                         self._clock(),
                         lane,
                         operation.model_id,
                         operation.request_id,
                         operation.kind,
                     )
-                queue.items.append(item)
+                items.append(item)
         except Exception as error:  # noqa: BLE001
             queue.reject(error)
 
@@ -153,10 +168,15 @@ class TimingObserver(Producer):
         """``executing:<name>`` when a span starts, ``idle`` when the gpu lane drains."""
         queue = self._queue
         try:
-            if len(queue.items) < queue.room or self._admit():
+            items = queue.items
+            if len(items) < queue.room or self._admit():
+                models: tuple[object, ...]
+                if type(model) is list and len(model) <= MAX_COMMANDS_PER_SPAN:
+                    models = tuple(model)
+                else:
+                    models = as_models(model)
                 # Idle speaks of every model there is: that is the lane, not a list.
-                models = None if state == "idle" else as_models(model)
-                queue.items.append((wire.State, self._clock(), models, state))
+                items.append((State, self._clock(), None if state == "idle" else models, state))
         except Exception as error:  # noqa: BLE001
             queue.reject(error)
 
@@ -181,16 +201,27 @@ class TimingObserver(Producer):
         weighs them, one number for each. Other attributes stay here."""
         queue = self._queue
         try:
-            if len(queue.items) < queue.room or self._admit():
-                queue.items.append(
+            items = queue.items
+            if len(items) < queue.room or self._admit():
+                models: tuple[object, ...]
+                if type(model) is list and len(model) <= MAX_COMMANDS_PER_SPAN:
+                    models = tuple(model)
+                else:
+                    models = as_models(model)
+                ids: tuple[object, ...] | None = None
+                if type(request_ids) is list and len(request_ids) <= MAX_COMMANDS_PER_SPAN:
+                    ids = tuple(request_ids)
+                elif request_ids is not None:
+                    ids = copied(request_ids)
+                items.append(
                     (
-                        wire.Span,
-                        as_models(model),
+                        Span,
+                        models,
                         name,
                         lane,
                         t0,
                         self._clock() if t1 is None else t1,
-                        None if request_ids is None else copied(request_ids),
+                        ids,
                         None if seq_ids is None else copied(seq_ids),
                         n,
                         ok,
@@ -211,7 +242,8 @@ class TimingObserver(Producer):
     def _milestone(self, name: str) -> None:
         queue = self._queue
         try:
-            if len(queue.items) < queue.room or self._admit():
-                queue.items.append((wire.Gauge, self._clock(), name))
+            items = queue.items
+            if len(items) < queue.room or self._admit():
+                items.append((Gauge, self._clock(), name))
         except Exception as error:  # noqa: BLE001
             queue.reject(error)
