@@ -34,6 +34,7 @@ class EventQueue:
 
     __slots__ = (
         "_names",
+        "_packer",
         "_reason",
         "_warned",
         "_weigh",
@@ -59,6 +60,7 @@ class EventQueue:
         """Commands that ``weigh`` failed for; they weigh one."""
         self._weigh = weigh
         self._names = wire.NameBudget()
+        self._packer = wire.EventPacker()
         self._reason: object = None
         self._warned = False
 
@@ -74,7 +76,7 @@ class EventQueue:
             self.room = 0 if self.closed else MAX_EVENTS - held_events - len(packed) - 1
             item = items.popleft()
             try:
-                event = wire.encode_event(self._checked(item))
+                event = self._packer.pack(self._checked(item))
             except BaseException as error:  # noqa: BLE001 - the engine's objects run their code here
                 self.reject(error)
                 continue
@@ -112,10 +114,15 @@ class EventQueue:
             self._reason = None
 
     def _checked(self, item: Item) -> wire.Event:
-        kind, *fields = item
-        if kind is wire.Begin and self._weigh is not None:
-            fields[-1] = self._weight(self._weigh, fields[-1])
-        event = wire.parse_event(kind, [plain(field) for field in fields])  # type: ignore[arg-type]
+        kind: type[wire.Event] = item[0]  # type: ignore[assignment]
+        fields = item[1:]
+        if kind is wire.Begin:
+            *others, name, payload = fields  # engines' kinds are enums
+            weight = None if self._weigh is None else self._weight(self._weigh, payload)
+            fields = (*others, plain(name), weight)
+        event = wire.plain_event(kind, fields)
+        if event is None:
+            event = wire.make_event(kind, tuple([plain(field) for field in fields]))
         self._names.spend(event)
         return event
 

@@ -52,7 +52,8 @@ _CORE: Final = (
 """The modules of whose classes a state is made."""
 _CODE: Final = (
     *(*_CORE, reading, shares, spans, state_codec),
-    sys.modules[wire.parse_event.__module__],
+    sys.modules[wire.NameBudget.__module__],
+    sys.modules[wire.make_event.__module__],
 )
 """Those, and what else decides what it means."""
 _CODEC: Final = StateCodec(

@@ -7,11 +7,12 @@ from typing import Any
 
 import msgpack
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lilo_engine_hook import wire
 from lilo_engine_hook.wire import MAX_FRAME, MAX_NAMES, FrameBuffer, NameBudget, ProtocolError
+from lilo_engine_hook.wire.checks import parse_event
 
 HELLO = wire.Hello("boot", None, 7, 1.5, "engine")
 EVENTS: list[wire.Event] = [
@@ -22,6 +23,7 @@ EVENTS: list[wire.Event] = [
     wire.Finish(4.0, "m", "m:0"),
     wire.Span(("m", "n"), "forward", "gpu", 5.0, 6.0, ("m:0", "n:0"), None, 2, False, (1.0, 2.0)),
     wire.Span(("m",), "forward", "gpu", 5.0, 6.0, None, (0,), None, None, None),
+    wire.Span(("m", "n"), "forward", "gpu", 5.0, 6.0, ("m:0", "n:0"), None, 2, True, None),
     wire.State(7.0, ("m",), "executing:forward"),
     wire.State(7.0, None, "idle"),
     wire.Activity(8.0, "gpu", "m", "m:0", "forward"),
@@ -238,3 +240,38 @@ def test_name_budget_refuses_the_first_name_too_many() -> None:
             budget.spend(event)
     budget.spend(wire.Span(("m",), "k0", "gpu", 1.0, 2.0, None, None, None, None, None))
     budget.spend(wire.Register(1.0, "any model id is fine"))
+
+
+@given(
+    st.sampled_from([type(event) for event in EVENTS]),
+    st.lists(
+        st.none()
+        | st.booleans()
+        | st.integers(-2, 2**53)
+        | st.floats()
+        | st.sampled_from(["", "m", "m" * 81, "m" * 257, "m" * 321, "idle", "backend_ready"])
+        | st.lists(st.sampled_from(["m", "", 1, "m" * 257]), max_size=3).map(tuple),
+        max_size=11,
+    ).map(tuple),
+)
+@settings(max_examples=500, deadline=None)
+def test_quick_look_agrees_with_the_close_one(
+    kind: type[wire.Event], fields: tuple[object, ...]
+) -> None:
+    """What passes it passes `parse_event`, and as the same event."""
+    quick = wire.plain_event(kind, fields)
+    if quick is not None:
+        assert quick == parse_event(kind, fields)
+        assert type(quick) is kind
+
+
+@pytest.mark.parametrize("event", EVENTS, ids=lambda event: type(event).__name__)
+def test_quick_look_refuses_each_field_that_is_wrong(event: wire.Event) -> None:
+    """Every field of every event, with values of all kinds in its place."""
+    wrong = [None, True, -1, 2**53, 1.5, float("nan"), 1e12, "", "x" * 400, (), ("",), (1,), b"m"]
+    for place in range(len(event)):
+        for value in wrong:
+            fields = (*event[:place], value, *event[place + 1 :])
+            quick = wire.plain_event(type(event), fields)
+            if quick is not None:
+                assert quick == parse_event(type(event), fields)

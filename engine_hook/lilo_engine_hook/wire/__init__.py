@@ -28,7 +28,7 @@ functions: the hook before it sends, so that a call it lets through is never ref
 the sidecar after it receives, because it trusts nobody.
 """
 
-from .checks import MAX_NAMES, NameBudget, ProtocolError, parse_event
+from .checks import MAX_NAMES, NameBudget, ProtocolError
 from .events import (
     MAX_COMMANDS_PER_SPAN,
     MAX_MODEL_ID,
@@ -52,6 +52,7 @@ from .messages import (
     VERSION,
     Ack,
     Batch,
+    EventPacker,
     FrameBuffer,
     Hello,
     Message,
@@ -62,6 +63,7 @@ from .messages import (
     encode_batch,
     encode_event,
 )
+from .quick import make_event, plain_event
 
 __all__ = [
     "MAX_COMMANDS_PER_SPAN",
@@ -79,6 +81,7 @@ __all__ = [
     "Batch",
     "Begin",
     "Event",
+    "EventPacker",
     "Finish",
     "Forget",
     "FrameBuffer",
@@ -96,5 +99,6 @@ __all__ = [
     "encode",
     "encode_batch",
     "encode_event",
-    "parse_event",
+    "make_event",
+    "plain_event",
 ]

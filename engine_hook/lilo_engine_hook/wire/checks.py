@@ -27,12 +27,19 @@ MAX_NAMES: Final = 256
 """Distinct span names, kinds and lanes of one producer. Phases are a fixed vocabulary of
 the engine; a producer with more is putting data (an id, a path) where a name belongs."""
 
-_MAX_INT: Final = 2**53 - 1
+MAX_INT: Final = 2**53 - 1
 """What JSON and floats hold exactly."""
-_MAX_BATCH: Final = 2**32 - 1
+MAX_BATCH: Final = 2**32 - 1
 """Commands of a batch: sums of batch sizes stay within 64 bits."""
-_MAX_TIME: Final = 1e11
+MAX_TIME: Final = 1e11
 """Unix seconds, year 5138: sums of times stay finite."""
+
+_NAMES: Final[dict[type[Event], tuple[int, ...]]] = {
+    Span: (Span._fields.index("name"), Span._fields.index("lane")),
+    Begin: (Begin._fields.index("kind"),),
+    Activity: (Activity._fields.index("lane"), Activity._fields.index("kind")),
+}
+"""Which fields are names."""
 
 
 class ProtocolError(Exception):
@@ -47,23 +54,20 @@ class NameBudget:
     """Refuses a producer's names once it has used MAX_NAMES different ones."""
 
     def __init__(self) -> None:
-        self._seen: set[str] = set()
+        self._seen: set[object] = {None}
 
     def spend(self, event: Event) -> None:
         """Raises ProtocolError for an event whose names go over the budget; names of an
         event that passes are remembered."""
-        match event:
-            case Span():
-                names = {event.name, event.lane}
-            case Begin():
-                names = {event.kind}
-            case Activity():
-                names = {event.lane} if event.kind is None else {event.lane, event.kind}
-            case _:
+        seen = self._seen
+        for place in _NAMES.get(type(event), ()):
+            if event[place] not in seen:
+                self._spend(event)
                 return
-        if names <= self._seen:
-            return
-        if len(self._seen | names) > MAX_NAMES:
+
+    def _spend(self, event: Event) -> None:
+        names = {event[place] for place in _NAMES[type(event)]}
+        if len(self._seen | names) > MAX_NAMES + 1:  # None is none
             raise ProtocolError(
                 "names",
                 f"more than {MAX_NAMES} different span names, kinds and lanes; "
@@ -97,12 +101,12 @@ def text(value: object, limit: int, what: str) -> str:
 def time(value: object, what: str) -> float:
     if type(value) is not float and type(value) is not int:
         raise ProtocolError("field", f"{what} is a {type(value).__name__}, not Unix seconds")
-    if not -_MAX_TIME < value < _MAX_TIME:  # false for NaN, too
+    if not -MAX_TIME < value < MAX_TIME:  # false for NaN, too
         raise ProtocolError("field", f"{what} is not a finite number of Unix seconds")
     return float(value)
 
 
-def integer(value: object, what: str, limit: int = _MAX_INT) -> int:
+def integer(value: object, what: str, limit: int = MAX_INT) -> int:
     if type(value) is not int:
         raise ProtocolError("field", f"{what} is a {type(value).__name__}, not an integer")
     if not 0 <= value <= limit:
@@ -190,7 +194,7 @@ def _parse_span(
         time(t1, "t1"),
         request_ids,  # type: ignore[arg-type]  # checked item by item above
         seq_ids,  # type: ignore[arg-type]
-        None if n is None else integer(n, "n", _MAX_BATCH),
+        None if n is None else integer(n, "n", MAX_BATCH),
         ok,
         tokens,  # type: ignore[arg-type]
     )
