@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import os
-import secrets
 import time
-from pathlib import Path
 
 _IMPORTED_AT = time.time()
 
 
 def new_boot_id() -> str:
     """A name no other process, and no other life of this one, has."""
-    return secrets.token_hex(8)
+    return os.urandom(8).hex()
 
 
 def process_started() -> float:
@@ -22,7 +20,8 @@ def process_started() -> float:
     of a second. Where there is no /proc: when this module was imported.
     """
     try:
-        stat = Path("/proc/self/stat").read_text("ascii", "replace")
+        with open("/proc/self/stat", encoding="ascii", errors="replace") as file:  # noqa: PTH123 - pathlib takes longer to import than all of this
+            stat = file.read()
         # The second field is the command in parentheses and may hold spaces and parentheses.
         ticks = int(stat.rpartition(")")[2].split()[19])
         since_boot = ticks / os.sysconf("SC_CLK_TCK")

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
+from typing import NamedTuple
 
 from .account import StepSums
 from .delivery import Delivery
@@ -34,9 +35,17 @@ class PhaseTiming:
             series.batch / series.count,
         )
 
+    def to_json(self) -> dict[str, object]:
+        return {
+            "count": self.count,
+            "total_s": round(self.total_s, _PLACES),
+            "mean_s": round(self.mean_s, _PLACES),
+            "max_s": round(self.max_s, _PLACES),
+            "mean_batch": round(self.mean_batch, _PLACES),
+        }
 
-@dataclass(frozen=True, slots=True)
-class WaitTiming:
+
+class WaitTiming(NamedTuple):
     """Where the queue waits of one kind went; seconds that add up to ``K.queue_wait.total_s``."""
 
     self_s: float
@@ -49,8 +58,7 @@ class WaitTiming:
     """Further back than the lane's timeline reaches."""
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
+class Step(NamedTuple):
     """Where a model's time went over its interval; the six parts add up to ``wall_s``.
 
     ``since`` and ``until`` are Unix seconds; ``until`` is the model's last event that settles
@@ -78,8 +86,7 @@ class Step:
         return cls(until - since, *sums.to_tuple(), since, until)
 
 
-@dataclass(frozen=True, slots=True)
-class LaneNow:
+class LaneNow(NamedTuple):
     """What a lane is doing: which operation, for how many seconds by now, and whether with
     work of the model asked about (for the aggregate: of any)."""
 
@@ -145,14 +152,14 @@ class Timing:
         return {
             "model_id": self.model_id,
             "uptime_s": _rounded(self.uptime_s),
-            "phases": {name: _rounded(asdict(self.phases[name])) for name in sorted(self.phases)},
+            "phases": {name: self.phases[name].to_json() for name in sorted(self.phases)},
             "waits": {
-                kind: _parts_of(self.phases[f"{kind}.queue_wait"].total_s, asdict(wait))
+                kind: _parts_of(self.phases[f"{kind}.queue_wait"].total_s, wait._asdict())
                 for kind, wait in sorted(self.waits.items())
             },
             "shares": _rounded(dict(sorted(self.shares.items()))),
             "step": None if self.step is None else _step_json(self.step),
-            "lanes": {name: _rounded(asdict(lane)) for name, lane in sorted(self.lanes.items())},
+            "lanes": {name: _rounded(lane._asdict()) for name, lane in sorted(self.lanes.items())},
             "gauges": _rounded(dict(sorted(self.gauges.items()))),
             "interval": self.interval.to_json(),
             "delivery": self.delivery._asdict(),
@@ -194,7 +201,7 @@ class Health:
 
 
 def _step_json(step: Step) -> dict[str, float]:
-    fields = asdict(step)
+    fields = step._asdict()
     wall, since, until = (fields.pop(name) for name in ("wall_s", "since", "until"))
     parts = _parts_of(wall, fields)
     return {"wall_s": round(wall, _PLACES), **parts, "since": since, "until": until}

@@ -4,7 +4,6 @@ that is killed, and answers that are lost."""
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import astuple
 from pathlib import Path
 from random import Random
 
@@ -128,7 +127,7 @@ class History:
         assert delivery.sent == delivery.applied + delivery.dropped + delivery.rejected
         assert min(delivery) >= 0
         if answer.step is not None:
-            wall, *parts = astuple(answer.step)[:7]
+            wall, *parts = answer.step[:7]
             assert sum(parts) == pytest.approx(wall, abs=1e-6)
         if reader.name is None or self.random.random() < 0.7:
             reader.take(answer)
