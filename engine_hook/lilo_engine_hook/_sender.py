@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import logging
-import random
+import os
 import select
 import socket
 import threading
@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from . import wire
+from . import _peer, wire
 from ._outbox import MAX_BYTES, NO_TOTALS, Outbox, Totals
 from ._queue import EventQueue
 
@@ -158,9 +158,14 @@ class Sender:
             self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
             self._socket.setblocking(False)
             self._socket.connect(self._path)
+            objection = _peer.objection(self._socket, self._path)
         except OSError as error:
             self._disconnect()
             self._explain_absence(error)
+            return
+        if objection is not None:
+            self._disconnect()
+            self._warn("listener", objection)
             return
         self._poll.register(self._socket, select.POLLIN)
         self._begin(wire.encode(self._hello))
@@ -180,7 +185,7 @@ class Sender:
         self._outbox.rewind()
         if retry_after is None:
             # Jitter: the observers of one machine do not all knock at the same moment.
-            retry_after = self._retry * random.uniform(0.5, 1.0)  # noqa: S311
+            retry_after = self._retry * (0.5 + os.urandom(1)[0] / 512)
             self._retry = min(2 * self._retry, LAST_RETRY)
         self._retry_at = time.monotonic() + retry_after
 

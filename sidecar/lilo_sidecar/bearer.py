@@ -11,6 +11,8 @@ from .answers import error_answer
 
 OPEN_PATHS: Final = frozenset({"/healthz"})
 """For probes, which hold no token; it tells no figures."""
+LAST: Final = {"Connection": "close"}
+"""Whoever is turned away is not asked what else it wants."""
 
 
 class BearerToken:
@@ -32,7 +34,7 @@ class BearerToken:
                 401,
                 "unauthorized",
                 "this sidecar wants its token: Authorization: Bearer <token>",
-                headers={"WWW-Authenticate": "Bearer"},
+                headers={"WWW-Authenticate": "Bearer", **LAST},
             )
             await answer(scope, receive, send)
         else:

@@ -12,20 +12,15 @@ from typing import Final
 from lilo_engine_hook import wire
 
 from .faults import described
-from .peers import peer_of
+from .peers import Peer
 from .session import Session
+from .throttle import Throttle
 
 READ_BYTES: Final = 64 * 1024
 """Taken from a connection before the others get their turn."""
-REFUSED_FOR_ROOM: Final = "busy"
-"""The code of a refusal for which the producer is not to blame."""
-REFUSED_PEER: Final = "peer"
-"""The code of a refusal of the producer's user."""
 
 _TOLD: Final = "the producer was told why"
 """In the log instead of the reason, which may quote what the producer sent."""
-
-_log = logging.getLogger("lilo_sidecar.ingest")
 
 
 class Ending(enum.Enum):
@@ -46,15 +41,18 @@ class Connection:
     call `read`, and the order of the bytes is kept.
     """
 
-    def __init__(self, sock: socket.socket, session: Session) -> None:
-        sock.setblocking(False)
+    def __init__(
+        self, sock: socket.socket, peer: Peer, session: Session, throttle: Throttle
+    ) -> None:
+        """``sock`` is non-blocking and comes from ``peer``; the log is reached by ``throttle``."""
         self.socket = sock
+        self.peer = peer
         self.ending: Ending | None = None
         """None while the connection is open."""
         self._session = session
+        self._throttle = throttle
         self._reading = False
         self._deaf = False
-        self.peer = peer_of(sock)
 
     @property
     def greeted(self) -> bool:
@@ -95,22 +93,11 @@ class Connection:
             self._reading = False
         return self.ending is None
 
-    def refuse(self, reason: str) -> None:
-        """Turn the producer away for want of room."""
-        self._session.refuse(REFUSED_FOR_ROOM, reason)
-        self.fail(REFUSED_FOR_ROOM, reason, Ending.REFUSED)
-
-    def refuse_peer(self, reason: str) -> None:
-        """Turn the producer away because of its user. The log is left to `Peers`, which knows
-        what it said already."""
-        self._session.refuse(REFUSED_PEER, reason)
-        self._end(Ending.REFUSED_PEER)
-
     def fail(self, code: str, reason: str, ending: Ending = Ending.PROTOCOL_ERROR) -> None:
         """End the connection, and log why."""
         if self.ending is None:
             level = logging.ERROR if ending is Ending.FAULT else logging.WARNING
-            _log.log(level, "connection from %s closed: %s: %s", self, code, reason)
+            self._tell(level, code, reason)
             self._end(ending)
 
     def hang_up(self) -> None:
@@ -140,10 +127,11 @@ class Connection:
         except wire.ProtocolError as error:
             if ending is Ending.HUNG_UP:
                 self.ending = Ending.PROTOCOL_ERROR
-                _log.warning("connection from %s closed: %s: %s", self, error.code, error)
+                self._tell(logging.WARNING, error.code, str(error))
         except Exception as error:  # noqa: BLE001 - no connection may end the daemon
-            _log.error("a fault while ending the connection from %s: %s", self, described(error))
+            self._tell(logging.ERROR, "fault", f"a fault while ending it: {described(error)}")
             self.ending = Ending.FAULT
 
-    def __str__(self) -> str:
-        return f"pid {self.peer.pid}"
+    def _tell(self, level: int, code: str, reason: str) -> None:
+        line = "connection from pid %d closed: %s: %s"
+        self._throttle.tell(level, code, line, self.peer.pid, code, reason)

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from .errors import StartError
+from .way import check_way
 
 _ROOT: Final = 0
 _OTHERS_WRITE: Final = stat.S_IWGRP | stat.S_IWOTH
@@ -21,18 +22,22 @@ _log = logging.getLogger("lilo_sidecar")
 
 
 @contextlib.contextmanager
-def own_directory(path: Path, *, shared: bool) -> Iterator[int]:
+def own_directory(path: Path, *, shared: bool, warn: bool = True) -> Iterator[int]:
     """A descriptor of the directory, which only this user or root owns and only its owner can
     write to; a missing one is made, with its parents, for this user alone (0700), or such that
-    others can reach what is in it (``shared``: 0711).
+    others can reach what is in it (``shared``: 0711). The path is absolute, and nobody else can
+    make it lead elsewhere (`check_way`).
 
     What is done by way of the descriptor is done in the directory that was checked, whatever
     becomes of its name. Raises `StartError`, and `OSError` where there is no such directory.
+    Without ``warn`` the log does not hear what is doubtful about it.
     """
+    check_way(path, warn=False)  # nothing is made in a place that a link of somebody's leads to
     _make(path, shared=shared)
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    there = check_way(path, warn=warn)  # others may have made a part of it meanwhile
+    descriptor = os.open(there, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:
-        _check(path, os.fstat(descriptor), shared=shared)
+        _check(path, os.fstat(descriptor), shared=shared, warn=warn)
         yield descriptor
     finally:
         os.close(descriptor)
@@ -47,7 +52,7 @@ def _make(path: Path, *, shared: bool) -> None:
                 missing.chmod(0o711)  # past the umask
 
 
-def _check(path: Path, status: os.stat_result, *, shared: bool) -> None:
+def _check(path: Path, status: os.stat_result, *, shared: bool, warn: bool) -> None:
     mode = stat.S_IMODE(status.st_mode)
     instead = "choose a --socket in a directory of your own, which is made if it is missing"
     if status.st_uid not in (_ROOT, os.geteuid()):
@@ -62,7 +67,7 @@ def _check(path: Path, status: os.stat_result, *, shared: bool) -> None:
             f"other users may write to the directory {path} (mode {mode:04o}) and could put "
             f"another socket in the place of this one; {instead}"
         )
-    if shared and not mode & _OTHERS_ENTER:
+    if warn and shared and not mode & _OTHERS_ENTER:
         _log.warning(
             "the directory %s has mode %04o, so the users of --allow-uid cannot reach the socket "
             "in it; chmod 711 it",

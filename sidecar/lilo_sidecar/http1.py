@@ -18,6 +18,7 @@ from starlette.types import ASGIApp, Message
 
 from .answers import error_answer
 from .faults import described
+from .throttle import Throttle
 
 MAX_HEAD: Final = 16 * 1024
 """Bytes of a request's line and headers."""
@@ -53,18 +54,20 @@ class Http1(H11Protocol):
         context: WorkerContext,
         nursery: trio.Nursery,
         send: Callable[[Event], Awaitable[None]],
+        throttle: Throttle,
     ) -> None:
         super().__init__(
             app,  # type: ignore[arg-type]  # it is only handed to `_Requests`
             config,
             context,
-            _Requests(nursery),  # type: ignore[arg-type]  # without what upgrades would need
+            _Requests(nursery, throttle),  # type: ignore[arg-type]  # without what upgrades would need
             ConnectionState(LifespanState({})),
             False,
             None,
             None,
             send,
         )
+        self.connection = _Parser(h11.SERVER, max_incomplete_event_size=MAX_HEAD)
 
     @property
     def mid_head(self) -> bool:
@@ -117,6 +120,17 @@ class Http1(H11Protocol):
         await self._send_h11_event(h11.EndOfMessage())
 
 
+class _Parser(h11.Connection):
+    """h11 bounds a head that is not whole yet: one that arrives with its end is bounded here."""
+
+    def next_event(self) -> h11.Event | type[h11.NEED_DATA] | type[h11.PAUSED]:
+        before = len(self.trailing_data[0])
+        event = super().next_event()
+        if isinstance(event, h11.Request) and before - len(self.trailing_data[0]) > MAX_HEAD:
+            raise h11.RemoteProtocolError("too long", error_status_hint=_HEAD_TOO_LARGE)
+        return event
+
+
 def _has_body(request: h11.Request) -> bool:
     return any(
         name == b"transfer-encoding" or (name == b"content-length" and value.strip(b"0") != b"")
@@ -127,8 +141,9 @@ def _has_body(request: h11.Request) -> bool:
 class _Requests:
     """Runs the application for each request. It sees an empty body at once, whatever is sent."""
 
-    def __init__(self, nursery: trio.Nursery) -> None:
+    def __init__(self, nursery: trio.Nursery, throttle: Throttle) -> None:
         self._nursery = nursery
+        self._throttle = throttle
 
     async def spawn_app(
         self,
@@ -157,7 +172,8 @@ class _Requests:
             try:
                 await app(scope, receive, send)
             except Exception as error:  # noqa: BLE001 - no request may end the server
-                _log.error("a fault in answering a request: %s", described(error))
+                line = "a fault in answering a request: %s"
+                self._throttle.tell(logging.ERROR, "answer", line, described(error))
             await send(None)  # a 500 of hypercorn's, if there was no answer
 
         self._nursery.start_soon(answer)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+from collections.abc import Callable
 from typing import Final
 
 import trio
@@ -12,6 +13,7 @@ from hypercorn.trio.worker_context import WorkerContext
 from starlette.types import ASGIApp
 
 from .http1 import Http1
+from .throttle import Throttle
 
 HEAD_TIMEOUT: Final = 5.0
 """Seconds until the first byte of a connection, and from a request's first byte to the end of
@@ -24,7 +26,9 @@ never finds its connection closed under it."""
 GRACEFUL_TIMEOUT: Final = 1.0
 """Seconds for answers under way, at shutdown and when the client stops sending; and for a client
 to hang up after its last answer."""
-_READ_BYTES: Final = 64 * 1024
+_READ_BYTES: Final = 4 * 1024
+"""A request's head, mostly. What of the requests behind it comes along is held until their turn;
+the rest stays in the system's buffers, whose size is bounded, until then."""
 
 
 class _Phase(enum.Enum):
@@ -54,16 +58,32 @@ class HttpConnection:
     """
 
     def __init__(
-        self, app: ASGIApp, config: Config, context: WorkerContext, stream: trio.SocketStream
+        self,
+        app: ASGIApp,
+        config: Config,
+        context: WorkerContext,
+        stream: trio.SocketStream,
+        throttle: Throttle,
+        on_sending: Callable[[], None],
     ) -> None:
-        self.quiet_since: float | None = trio.current_time()
-        """Since when no request is being answered; None while one is."""
+        """``on_sending`` is called when there is a piece of an answer to be sent."""
+        self.unsent = 0
+        """Bytes that the client has not taken yet."""
+        self.unsent_since = 0.0
+        self.busy_since = trio.current_time()
+        """Since when requests are being answered one after the other, without the client being
+        waited for in between; of no meaning while it is quiet."""
+        self.quiet_since: float | None = self.busy_since
+        """Since when no request is being answered or waits to be; None while there is one."""
         self.timed_out = False
         """Whether the client took too long over a request, or over taking its answer."""
         self._app = app
         self._config = config
         self._context = context
         self._stream = stream
+        self._throttle = throttle
+        self._on_sending = on_sending
+        self._has_requests = False
         self._sending = trio.Lock()
         self._whole = trio.CancelScope()
         self._reading = trio.CancelScope()
@@ -80,7 +100,10 @@ class HttpConnection:
         self._enter(_Phase.NEW)
         with self._whole:
             async with trio.open_nursery() as requests:
-                protocol = Http1(self._app, self._config, self._context, requests, self._send)
+                protocol = Http1(
+                    *(self._app, self._config, self._context, requests, self._send),
+                    throttle=self._throttle,
+                )
                 hung_up = await self._read(protocol)
                 if hung_up:
                     self._enter(_Phase.PARTING)
@@ -94,7 +117,12 @@ class HttpConnection:
         was the client."""
         with self._reading:
             while data := await self._receive():
-                await protocol.handle(RawData(data))
+                self._has_requests = True
+                try:
+                    await protocol.handle(RawData(data))
+                finally:
+                    self._has_requests = False
+                self._note_quiet()
                 if self._phase in (_Phase.NEW, _Phase.IDLE) and protocol.mid_head:
                     self._enter(_Phase.HEAD)  # and no longer, however many bytes are to come
             await protocol.handle(RawData(b""))
@@ -112,10 +140,14 @@ class HttpConnection:
         match event:
             case RawData():
                 async with self._sending:
+                    self.unsent, self.unsent_since = len(event.data), trio.current_time()
+                    self._on_sending()
                     try:
                         await self._stream.send_all(event.data)
                     except trio.BrokenResourceError:  # the client is gone
                         self._reading.cancel()
+                    finally:
+                        self.unsent = 0
             case Closed():
                 self._reading.cancel()
             case Updated() if self._phase is not _Phase.PARTING:
@@ -136,7 +168,13 @@ class HttpConnection:
         now = trio.current_time()
         self._phase = phase
         self._whole.deadline = now + _TIMEOUTS[phase]
-        if phase is _Phase.ANSWER:
-            self.quiet_since = None
-        elif self.quiet_since is None:
-            self.quiet_since = now
+        if phase is _Phase.ANSWER and self.quiet_since is not None:
+            self.busy_since, self.quiet_since = now, None
+        else:
+            self._note_quiet()
+
+    def _note_quiet(self) -> None:
+        """It is the client's turn, unless it has sent the next request already."""
+        answering = self._phase is _Phase.ANSWER or self._has_requests
+        if self.quiet_since is None and not answering:
+            self.quiet_since = trio.current_time()

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import errno
+import contextlib
+import enum
 import logging
 import math
 import socket
@@ -12,12 +13,15 @@ from typing import Final
 
 import trio
 
+from lilo_engine_hook import wire
+
 from .connection import Connection, Ending
 from .faults import described
-from .listening import UnixListener
-from .peers import Peers
+from .listening import EXHAUSTED, UnixListener
+from .peers import Peers, peer_of
 from .recorder import Recorder
 from .session import Session
+from .throttle import Throttle
 from .timing import Timing
 
 MAX_CONNECTIONS: Final = 32
@@ -31,11 +35,24 @@ DRAIN_TIMEOUT: Final = 1.0
 """Seconds at shutdown for what was sent already."""
 LOOK_INTERVAL: Final = 1.0
 """Seconds between looks whether the socket's file is still there."""
+MAX_ACCEPTS: Final = 64
+"""Connections accepted in one turn: a few milliseconds, after which all others get theirs."""
+REFUSED_FOR_ROOM: Final = "busy"
+"""The code of a refusal for which the producer is not to blame."""
+REFUSED_PEER: Final = "peer"
+"""The code of a refusal of the producer's user."""
 _ACCEPT_PAUSE: Final = 0.1
 """Seconds until the next try when the process has run out of descriptors or memory."""
-_EXHAUSTED: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 
 _log = logging.getLogger("lilo_sidecar.ingest")
+
+
+class _Accepted(enum.Enum):
+    """How a turn of accepting ended."""
+
+    ALL = "nobody waits any more"
+    SOME = "there may be more"
+    NO_ROOM = "the machine has no room for more"
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +92,7 @@ class Ingest:
         self._connections: dict[Connection, None] = {}
         """In the order they were accepted."""
         self._endings = dict.fromkeys(Ending, 0)
-        self._exhausted = False
+        self._throttle = Throttle(_log)
         self._nursery: trio.Nursery | None = None
         """Of the connections' tasks, while `run` runs."""
 
@@ -96,72 +113,93 @@ class Ingest:
         task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
     ) -> None:
         """Accept and serve connections until cancelled."""
-        async with trio.open_nursery() as nursery:
-            self._nursery = nursery
-            task_status.started()
-            try:
+        try:
+            async with trio.open_nursery() as nursery:
+                self._nursery = nursery
+                task_status.started()
                 while True:
                     with trio.move_on_after(LOOK_INTERVAL):
                         await trio.lowlevel.wait_readable(listener.socket)
-                    if not self._accept_waiting(listener, nursery):
-                        await trio.sleep(_ACCEPT_PAUSE)
-                    listener.restore()
-            finally:
-                self._nursery = None
+                    match self._accept_waiting(listener, nursery):
+                        case _Accepted.ALL:
+                            listener.restore()
+                        case _Accepted.SOME:
+                            await trio.lowlevel.checkpoint()
+                        case _Accepted.NO_ROOM:
+                            listener.restore()
+                            await trio.sleep(_ACCEPT_PAUSE)
+                    self._throttle.settle()
+        finally:
+            self._nursery = None
+            self._throttle.close()
 
     async def drain(self, listener: UnixListener) -> None:
         """Take in what producers have sent so far, for at most DRAIN_TIMEOUT seconds, and
         acknowledge it. `run` goes on beside it; without it there is nothing to take in."""
         if self._nursery is None:
             return
-        self._accept_waiting(listener, self._nursery)
         with trio.move_on_after(DRAIN_TIMEOUT):
+            while self._accept_waiting(listener, self._nursery) is _Accepted.SOME:
+                await trio.lowlevel.checkpoint()
             # In turns: one that sends without end must not use up the others' time.
             while [connection for connection in list(self._connections) if connection.read()]:
                 await trio.lowlevel.checkpoint()
         for connection in self._connections:
             connection.flush()
 
-    def _accept_waiting(self, listener: UnixListener, nursery: trio.Nursery) -> bool:
-        """Accept all who wait. False when the machine has no room for more."""
-        while True:
+    def _accept_waiting(self, listener: UnixListener, nursery: trio.Nursery) -> _Accepted:
+        """Accept those who wait, as far as one turn goes."""
+        for _ in range(MAX_ACCEPTS):
             try:
                 sock, _ = listener.socket.accept()
             except BlockingIOError:
-                return True
+                return _Accepted.ALL
             except ConnectionAbortedError:
                 continue  # that producer went away before it was accepted
             except OSError as error:
-                if error.errno not in _EXHAUSTED:
+                if error.errno not in EXHAUSTED:
                     raise
-                if not self._exhausted:
-                    _log.warning("cannot accept connections for now: %s", error)
-                self._exhausted = True
-                return False
-            self._exhausted = False
+                self._throttle.tell(
+                    *(logging.WARNING, "accept", "cannot accept connections for now: %s", error),
+                    lines=1,
+                )
+                return _Accepted.NO_ROOM
             self._admit(sock, nursery)
+        return _Accepted.SOME
 
     def _admit(self, sock: socket.socket, nursery: trio.Nursery) -> None:
+        sock.setblocking(False)
+        peer = peer_of(sock)
+        objection = self._peers.objection(peer)
+        if objection is not None:  # the log is left to `Peers`, which knows what it said already
+            self._turn_away(sock, Ending.REFUSED_PEER, REFUSED_PEER, objection)
+            return
+        if self.statistics().connections >= MAX_CONNECTIONS:
+            self._read_out()
+        if self.statistics().connections >= MAX_CONNECTIONS:
+            reason = f"{MAX_CONNECTIONS} producers are connected"
+            self._throttle.tell(
+                *(logging.WARNING, REFUSED_FOR_ROOM, "connection from pid %d refused: %s"),
+                *(peer.pid, reason),
+            )
+            self._turn_away(sock, Ending.REFUSED, REFUSED_FOR_ROOM, reason)
+            return
+
         def read_out_predecessors() -> None:
             self._read_out(before=connection)
 
         session = Session(self._core, read_out_predecessors, self._on_trainer_ended)
-        connection = Connection(sock, session)
-        objection = self._peers.objection(connection.peer)
-        if objection is not None:
-            connection.refuse_peer(objection)
-        else:
-            self._find_room(connection)
+        connection = Connection(sock, peer, session, self._throttle)
         self._connections[connection] = None
         nursery.start_soon(self._serve, connection)
 
-    def _find_room(self, connection: Connection) -> None:
-        if self.statistics().connections >= MAX_CONNECTIONS:
-            self._read_out(before=connection)
-        if self.statistics().connections >= MAX_CONNECTIONS:
-            connection.refuse(f"{MAX_CONNECTIONS} producers are connected")
+    def _turn_away(self, sock: socket.socket, ending: Ending, code: str, reason: str) -> None:
+        """Say why and close, at once: however many come, they hold nothing of the sidecar's."""
+        self._endings[ending] += 1
+        with sock, contextlib.suppress(OSError):  # it may have gone already
+            sock.send(wire.encode(wire.Refusal(code, reason)))
 
-    def _read_out(self, before: Connection) -> None:
+    def _read_out(self, before: Connection | None = None) -> None:
         """Take in all that producers sent who connected earlier and have hung up since, and let
         go of them: the newcomer may be the restart of a trainer that is among them."""
         for connection in list(self._connections):

@@ -20,8 +20,15 @@ from .errors import StartError
 
 MAX_SOCKET_PATH: Final = 107
 """Bytes: what `sun_path` holds beside its final zero; unix(7)."""
-_BACKLOG: Final = 64
-"""Connections that wait to be accepted: twice what is ever served at once."""
+BACKLOG: Final = 1024
+"""Connections that wait to be accepted. Far more than are ever served at once: whoever may not
+connect, and tries all the same, is not to keep those waiting out who may."""
+MAX_SEND_BUFFER: Final = 256 * 1024
+MAX_RECEIVE_BUFFER: Final = 32 * 1024
+"""Bytes that the system keeps for an HTTP connection, doubled by it for its own use (socket(7)):
+an answer, and a head. Left to itself it keeps up to some megabytes, for each that never reads."""
+EXHAUSTED: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
+"""What `accept` fails with when the process or the machine has no room, for the moment."""
 _LOCK_TIMEOUT: Final = 1.0
 """Seconds; whoever starts holds the lock for a few milliseconds."""
 
@@ -36,26 +43,43 @@ class UnixListener:
         self._allowed_uids = allowed_uids
         self._complained = False
         self._held = contextlib.ExitStack()
-        self.socket = self._held.enter_context(_bound(path, allowed_uids))
-        """The socket as of now; non-blocking."""
+        self.socket, self._made = self._held.enter_context(_bound(path, allowed_uids))
+        """The socket as of now, non-blocking; and which file it is."""
 
     def restore(self) -> None:
         """Listen anew if there is nothing at the path: whoever comes later would not find the
-        sidecar. Accept first who waits on the old socket, which is closed. Never raises."""
-        if os.path.lexists(self._path):
-            self._complained = False
+        sidecar. Accept first who waits on the old socket, which is closed. What somebody else put
+        there is left alone; the log says so once. Never raises."""
+        try:
+            found = _identity(self._path)
+        except OSError:
+            self._put_back()
             return
+        if found == self._made:
+            self._complained = False
+        else:
+            self._complain(
+                f"something else is at {self._path} now, and trainers that come do not find this "
+                "sidecar; remove that, and the socket is put back"
+            )
+
+    def _put_back(self) -> None:
         fresh = contextlib.ExitStack()
         try:
-            listener = fresh.enter_context(_bound(self._path, self._allowed_uids))
+            bound = _bound(self._path, self._allowed_uids, again=True)
+            listener, made = fresh.enter_context(bound)
         except StartError as error:
-            if not self._complained:
-                _log.warning("the socket was removed and cannot be put back: %s", error)
-            self._complained = True
+            self._complain(f"the socket was removed and cannot be put back: {error}")
             return
         _log.warning("the socket %s was removed by somebody; it is put back", self._path)
         self.close()
-        self._held, self.socket = fresh, listener
+        self._held, self.socket, self._made = fresh, listener, made
+        self._complained = False
+
+    def _complain(self, what: str) -> None:
+        if not self._complained:
+            _log.warning("%s", what)
+        self._complained = True
 
     def close(self) -> None:
         """Listen no more; remove the file, if it is still this socket's."""
@@ -76,10 +100,13 @@ def unix_listener(path: Path, allowed_uids: frozenset[int] = frozenset()) -> Ite
 
 
 @contextlib.contextmanager
-def _bound(path: Path, allowed_uids: frozenset[int]) -> Iterator[socket.socket]:
+def _bound(
+    path: Path, allowed_uids: frozenset[int], *, again: bool = False
+) -> Iterator[tuple[socket.socket, tuple[int, int]]]:
     with contextlib.ExitStack() as held:
         try:
-            directory = held.enter_context(own_directory(path.parent, shared=bool(allowed_uids)))
+            own = own_directory(path.parent, shared=bool(allowed_uids), warn=not again)
+            directory = held.enter_context(own)
             with _locked(directory):
                 _clear(path, directory)
                 listener = held.enter_context(_bind(path, 0o666 if allowed_uids else 0o600))
@@ -88,7 +115,7 @@ def _bound(path: Path, allowed_uids: frozenset[int]) -> Iterator[socket.socket]:
         except OSError as error:
             raise StartError(f"cannot listen on {path}: {error.strerror}") from None
         try:
-            yield listener
+            yield listener, made
         finally:
             with contextlib.suppress(OSError):
                 if _identity(path.name, directory) == made:
@@ -112,6 +139,9 @@ def http_listener(family: int, address: tuple[str, int]) -> socket.socket:
         # A restarted daemon gets its port back although old connections linger on it.
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        # Handed on to each connection, as they must be before there is one.
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, MAX_SEND_BUFFER)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, MAX_RECEIVE_BUFFER)
         listener.bind(address)
     except OSError as error:
         listener.close()
@@ -140,7 +170,7 @@ def _locked(directory: int) -> Iterator[None]:
         fcntl.flock(directory, fcntl.LOCK_UN)
 
 
-def _identity(name: str, directory: int) -> tuple[int, int]:
+def _identity(name: str | Path, directory: int | None = None) -> tuple[int, int]:
     """Which file is there, whatever it is called."""
     status = os.stat(name, dir_fd=directory, follow_symlinks=False)
     return status.st_dev, status.st_ino
@@ -175,7 +205,7 @@ def _bind(path: Path, mode: int) -> socket.socket:
     before = os.umask(0o777 & ~mode)
     try:
         listener.bind(os.fspath(path))
-        listener.listen(_BACKLOG)
+        listener.listen(BACKLOG)
         listener.setblocking(False)
     except BaseException:
         listener.close()

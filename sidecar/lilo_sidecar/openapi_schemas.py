@@ -212,7 +212,11 @@ _HTTP_SERVER: Final = _record(
     {
         "connections": _described(_COUNT, "Open now."),
         "refused": _described(_COUNT, "Turned away because all others were being answered."),
-        "evicted": _described(_COUNT, "Closed while idle, to make way for another."),
+        "evicted": _described(
+            _COUNT,
+            "Closed to make way for another, while idle or slow to take an answer, or because "
+            "answers that nobody took had too much memory.",
+        ),
         "timed_out": _described(_COUNT, "Closed for taking too long."),
         "faults": _described(_COUNT, "Closed by a fault of the sidecar's own."),
     },

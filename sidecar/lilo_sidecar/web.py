@@ -7,7 +7,6 @@ import logging
 import socket
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
-from functools import partial
 from typing import Final
 
 import trio
@@ -17,13 +16,34 @@ from starlette.types import ASGIApp
 from .faults import described
 from .http1 import http_config
 from .http_connection import GRACEFUL_TIMEOUT, HttpConnection
+from .listening import BACKLOG, EXHAUSTED
+from .throttle import Throttle
 
-__all__ = ["GRACEFUL_TIMEOUT", "MAX_CONNECTIONS", "HttpServer", "HttpStatistics", "url_of"]
+__all__ = [
+    "GRACEFUL_TIMEOUT",
+    "MAX_CONNECTIONS",
+    "PATIENCE",
+    "HttpServer",
+    "HttpStatistics",
+    "url_of",
+]
 
 MAX_CONNECTIONS: Final = 128
 """Readers at once: pollers, a scraper, people. For one over it the one that is idle longest makes
-way; it is closed, and may try again, where all are being answered."""
-_BACKLOG: Final = 128
+way; where all are being answered, the one that takes its time over it, if there is one; where
+there is none, the one over is closed, and may try again."""
+PATIENCE: Final = 1.0
+"""Seconds that a client may take over its answers and keep its place when it is wanted. An answer
+is made at once: what is under way for longer is one that its client does not take."""
+MAX_UNSENT: Final = 4 * 1024 * 1024
+"""Bytes of answers that clients have not taken, of all connections; the largest answers have some
+hundred kB. Beyond it, those go that had theirs for longest."""
+_MOMENT: Final = 0.05
+"""Seconds until an answer counts as one that is not taken."""
+_ACCEPT_PAUSE: Final = 0.1
+"""Seconds until the next try when the process has run out of descriptors or memory."""
+_LOOK_INTERVAL: Final = 10.0
+"""Seconds after which, if nobody comes, the log is told what was left out of it."""
 
 _log = logging.getLogger("lilo_sidecar.http")
 
@@ -45,7 +65,7 @@ class HttpStatistics:
     refused: int
     """Turned away because all others were being answered."""
     evicted: int
-    """Closed while idle, to make way for another."""
+    """Closed to make way for another, while idle or slow to take an answer."""
     timed_out: int
     """Closed for taking too long over a request, or over taking its answer."""
     faults: int
@@ -65,6 +85,7 @@ class HttpServer:
         self._context = WorkerContext(None)
         self._connections: dict[HttpConnection, None] = {}
         """In the order they were accepted."""
+        self._throttle = Throttle(_log)
         self._refused = 0
         self._evicted = 0
         self._timed_out = 0
@@ -89,15 +110,14 @@ class HttpServer:
     ) -> None:
         """Serve until ``stop`` returns, then finish within GRACEFUL_TIMEOUT seconds. Takes the
         bound socket over. Reports as started once it listens."""
-        listener.listen(_BACKLOG)
+        listener.listen(BACKLOG)
         listener.setblocking(False)
         async with trio.open_nursery() as connections:
             async with (
                 trio.SocketListener(trio.socket.from_stdlib_socket(listener)) as accepting,
                 trio.open_nursery() as nursery,
             ):
-                serve = partial(trio.serve_listeners, handler_nursery=connections)
-                await nursery.start(serve, self._serve, [accepting])
+                nursery.start_soon(self._accept, accepting, connections)
                 task_status.started()
                 await stop()
                 nursery.cancel_scope.cancel()
@@ -106,41 +126,83 @@ class HttpServer:
                 if connection.quiet_since is not None:
                     connection.close()
             connections.cancel_scope.deadline = trio.current_time() + GRACEFUL_TIMEOUT
+        self._throttle.close()
+
+    async def _accept(self, listener: trio.SocketListener, connections: trio.Nursery) -> None:
+        """trio's own `serve_listeners` logs a traceback at every try without a descriptor."""
+        while True:
+            self._throttle.settle()
+            with trio.move_on_after(_LOOK_INTERVAL):
+                try:
+                    stream = await listener.accept()
+                except OSError as error:
+                    if error.errno not in EXHAUSTED:
+                        raise
+                    self._throttle.tell(
+                        *(logging.WARNING, "accept", "cannot accept readers for now: %s", error),
+                        lines=1,
+                    )
+                    await trio.sleep(_ACCEPT_PAUSE)
+                else:
+                    connections.start_soon(self._serve, stream)
 
     async def _serve(self, stream: trio.SocketStream) -> None:
         if not self._find_room():
             self._refused += 1
             await trio.aclose_forcefully(stream)
             return
-        connection = HttpConnection(self._app, self._config, self._context, stream)
+        connection = HttpConnection(
+            *(self._app, self._config, self._context, stream, self._throttle),
+            on_sending=self._bound_unsent,
+        )
         self._connections[connection] = None
         try:
             await connection.run()
         except* Exception as group:  # noqa: BLE001 - no connection may end the server
             self._faults += 1
             reasons = ", ".join(sorted({described(error) for error in _leaves(group)}))
-            _log.error("an HTTP connection was closed by a fault in its protocol: %s", reasons)
+            line = "an HTTP connection was closed by a fault in its protocol: %s"
+            self._throttle.tell(logging.ERROR, "fault", line, reasons)
         finally:
             self._connections.pop(connection, None)
             self._timed_out += connection.timed_out
             await trio.aclose_forcefully(stream)
 
     def _find_room(self) -> bool:
-        """Whether there is a place for one more, if need be that of the one idle longest."""
+        """Whether there is a place for one more, if need be another one's."""
         if len(self._connections) < MAX_CONNECTIONS:
             return True
+        leaving = self._idlest() or self._slowest()
+        if leaving is None:
+            return False
+        self._evict(leaving)
+        return True
+
+    def _bound_unsent(self) -> None:
+        while sum(connection.unsent for connection in self._connections) > MAX_UNSENT:
+            sending = [connection for connection in self._connections if connection.unsent]
+            longest = min(sending, key=lambda connection: connection.unsent_since)
+            if trio.current_time() - longest.unsent_since < _MOMENT:
+                return
+            self._evict(longest)
+
+    def _evict(self, connection: HttpConnection) -> None:
+        del self._connections[connection]
+        self._evicted += 1
+        connection.close()
+
+    def _idlest(self) -> HttpConnection | None:
         idle = [
             (connection.quiet_since, connection)
             for connection in self._connections
             if connection.quiet_since is not None
         ]
-        if not idle:
-            return False
-        _, longest = min(idle, key=lambda entry: entry[0])
-        del self._connections[longest]
-        self._evicted += 1
-        longest.close()
-        return True
+        return min(idle, key=lambda entry: entry[0])[1] if idle else None
+
+    def _slowest(self) -> HttpConnection | None:
+        """Of those being answered, the one whose answers take longest, if that is its own doing."""
+        longest = min(self._connections, key=lambda connection: connection.busy_since)
+        return longest if trio.current_time() - longest.busy_since > PATIENCE else None
 
 
 def _leaves(group: BaseExceptionGroup[Exception]) -> Iterator[Exception]:

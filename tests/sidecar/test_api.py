@@ -241,14 +241,16 @@ def test_queries_that_are_understood(query: bytes, expected: tuple[str | None, b
     ("query", "code", "says"),
     [
         (b"model=a", "unknown_parameter", "model_id, reset, reader, ack"),
-        (b"Reset=true", "unknown_parameter", "'Reset'"),
+        (b"Reset=true", "unknown_parameter", "there are model_id, reset"),
+        (b"reader=a%20b", "bad_reader", "A-Z, a-z, 0-9"),
+        (b"reader=a&ack=b", "bad_ack", "interval.cursor"),
         (b"model_id=a&model_id=a", "repeated_parameter", "model_id"),
         (b"reset=1&reset=1", "repeated_parameter", "reset"),
         (b"model_id=", "bad_model_id", "empty"),
         (b"model_id=" + b"x" * 257, "bad_model_id", "257 characters; allowed are up to 256"),
         (b"reset=", "bad_reset", "true, false, 1 and 0"),
         (b"reset", "bad_reset", "true, false, 1 and 0"),
-        (b"reset=yes", "bad_reset", "'yes'"),
+        (b"reset=yes", "bad_reset", "true, false, 1 and 0"),
         (b"model_id=%zz", "bad_query", "percent-encoded"),
         (b"model_id=a%", "bad_query", "percent-encoded"),
         (b"model_id=%FF", "bad_query", "UTF-8"),
@@ -298,6 +300,17 @@ def test_document_is_served_and_consistent(site: Site) -> None:
         ("127.0.0.1.attacker.example", 403),
         ("localhost.attacker.example", 403),
         ("", 403),
+        ("[::1]attacker.example", 403),
+        ("[::1", 403),
+        ("::1", 403),
+        ("[127.0.0.1]", 403),
+        ("[localhost]", 403),
+        ("127.0.0.1:80@attacker.example", 403),
+        ("localhost@attacker.example", 403),
+        ("127.0.0.1:9411, attacker.example", 403),
+        ("localhost.", 403),
+        ("2130706433", 403),
+        ("127.1", 403),
     ],
 )
 def test_pages_of_other_hosts_get_no_figures(host: str, status: int) -> None:
@@ -317,3 +330,47 @@ def test_pages_of_other_hosts_get_no_figures(host: str, status: int) -> None:
 
     site.visit(act)
     assert bool(feed.timing("m").phases) == (status == 403)
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({}, 200),
+        ({"sec-fetch-site": "none", "sec-fetch-mode": "navigate"}, 200),
+        ({"sec-fetch-site": "same-origin"}, 200),
+        ({"sec-fetch-site": "same-origin", "origin": "http://127.0.0.1:9411"}, 200),
+        ({"sec-fetch-site": "cross-site"}, 403),
+        ({"sec-fetch-site": "same-site"}, 403),
+        ({"sec-fetch-site": ""}, 403),
+        ({"sec-fetch-site": "cross-site", "origin": "http://attacker.example"}, 403),
+        ({"origin": "http://attacker.example"}, 403),
+        ({"origin": "http://127.0.0.1:8000"}, 403),
+        ({"origin": "https://127.0.0.1:9411"}, 403),
+        ({"origin": "http://localhost:9411"}, 403),
+        ({"origin": "null"}, 403),
+        ({"origin": ""}, 403),
+    ],
+)
+@pytest.mark.parametrize("method", ["GET", "OPTIONS"])
+def test_pages_of_other_servers_end_no_interval(
+    headers: dict[str, str], status: int, method: str
+) -> None:
+    """A browser asks this machine in the name of any page that wants it to, and tells whose page
+    that is; without a token, only the sidecar's own pages are answered, programs, and whoever
+    types the address. The connection ends with the refusal."""
+    site = Site()
+    feed = Feed(site.core)
+    feed(span(["m"], 0.0, 1.0))
+
+    async def act(client: httpx.AsyncClient) -> None:
+        path = "/api/v1/timing?model_id=m&reset=true"
+        answer = await client.request(method, path, headers=headers)
+        assert answer.status_code == (405 if (method, status) == ("OPTIONS", 200) else status)
+        assert not any(name.startswith("access-control") for name in answer.headers)
+        if status == 403:
+            assert check("Error", answer)["error"] == "foreign_page"
+            assert answer.headers["connection"] == "close"
+        assert (await client.get("/healthz", headers=headers)).status_code == 200
+
+    site.visit(act)
+    assert bool(feed.timing("m").phases) == (status == 403 or method == "OPTIONS")

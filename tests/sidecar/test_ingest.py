@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import logging
 import os
 import resource
 import select
+import socket
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
@@ -15,10 +17,19 @@ import trio
 import trio.testing
 
 from lilo_engine_hook import wire
+from lilo_sidecar import ingest
 from lilo_sidecar.critical_path import CriticalPath
-from lilo_sidecar.ingest import ANSWER_TIMEOUT, DRAIN_TIMEOUT, HELLO_TIMEOUT, Ingest
+from lilo_sidecar.ingest import (
+    ANSWER_TIMEOUT,
+    DRAIN_TIMEOUT,
+    HELLO_TIMEOUT,
+    MAX_ACCEPTS,
+    MAX_CONNECTIONS,
+    Ingest,
+)
 from lilo_sidecar.listening import UnixListener, unix_listener
 from lilo_sidecar.recorder import Recorder
+from lilo_sidecar.throttle import LINES
 from lilo_sidecar.timing import Timing
 from support.feed import span
 from support.producer import Producer, hello_frame
@@ -77,8 +88,9 @@ def test_silent_connection_is_closed_without_a_word(
     assert "no hello within 10 s" in message
 
 
-def test_idle_producer_stays(tmp_path: Path) -> None:
+def test_idle_producer_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Once it said hello, a producer may be silent for as long as it likes."""
+    monkeypatch.setattr(ingest, "LOOK_INTERVAL", 1000 * HELLO_TIMEOUT)  # a jump for each takes long
 
     async def act(intake: Intake) -> None:
         with Producer(intake.path) as producer:
@@ -250,8 +262,77 @@ def test_lack_of_descriptors_is_waited_out(
             assert producer.acknowledged() == 0
 
     run(tmp_path, act)
-    (message,) = caplog.messages
+    message, summary = caplog.messages
     assert "cannot accept connections for now" in message
+    assert "lines about 'accept': 1 were written, " in summary
+
+
+def test_many_who_come_at_once_are_accepted_in_turns(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Whatever number waits, others get their turn after so many; one that is refused is closed
+    in the turn it came, and the log has some of it."""
+
+    async def main() -> None:
+        path = tmp_path / "timing.sock"
+        newcomers = 5 * MAX_ACCEPTS
+        with unix_listener(path) as listener, contextlib.ExitStack() as held:
+            comers = [held.enter_context(Producer(path)) for _ in range(newcomers)]
+            intake = Intake(path, listener)
+            done, turns = 0, [0]
+            async with trio.open_nursery() as nursery:
+                await nursery.start(intake.ingest.run, listener)
+                while done < newcomers:
+                    await trio.lowlevel.checkpoint()
+                    statistics = intake.ingest.statistics()
+                    assert statistics.connections <= MAX_CONNECTIONS
+                    done = statistics.connections + statistics.refused_connections
+                    turns.append(done)
+                nursery.cancel_scope.cancel()
+            assert all(comer.refused() == "busy" for comer in comers[MAX_CONNECTIONS:])
+        steps = [after - before for before, after in itertools.pairwise(turns)]
+        assert max(steps) == MAX_ACCEPTS
+
+    trio.run(main)
+    refusals = [message for message in caplog.messages if "producers are connected" in message]
+    assert len(refusals) == LINES
+    left_out = 4 * MAX_ACCEPTS + MAX_ACCEPTS - MAX_CONNECTIONS - LINES
+    assert f"lines about 'busy': {LINES} were written, {left_out} more were left out" in caplog.text
+
+
+def test_many_find_room_to_wait(tmp_path: Path) -> None:
+    """A thousand can knock while the intake is busy with something else, and none is told that
+    nobody is there."""
+    path = tmp_path / "timing.sock"
+    with unix_listener(path), contextlib.ExitStack() as held:
+        for _ in range(1000):
+            comer = held.enter_context(socket.socket(socket.AF_UNIX))
+            comer.setblocking(False)
+            comer.connect(str(path))
+
+
+def test_log_of_bad_connections_is_bounded(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """However many break the protocol, the log has some of each kind, and how many more."""
+
+    async def act(intake: Intake) -> None:
+        for _ in range(3 * LINES):
+            with Producer(intake.path) as bad:
+                bad.socket.sendall(b"\xff" * 8)
+                await intake.settle()
+        for number in range(2):
+            with Producer(intake.path) as other:
+                other.socket.sendall(hello_frame() + hello_frame())
+                await intake.settle()
+            assert intake.ingest.statistics().protocol_errors == 3 * LINES + number + 1
+
+    run(tmp_path, act)
+    assert sum(": frame_size: " in message for message in caplog.messages) == LINES
+    assert sum(": order: " in message for message in caplog.messages) == 2
+    assert caplog.messages[-1] == (
+        f"lines about 'frame_size': {LINES} were written, {2 * LINES} more were left out"
+    )
 
 
 @pytest.fixture(autouse=True)

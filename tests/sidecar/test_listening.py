@@ -17,6 +17,8 @@ from lilo_sidecar.errors import StartError
 from lilo_sidecar.listening import http_listener, unix_listener
 from lilo_sidecar.web import url_of
 
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away")
+
 
 def test_socket_is_private_and_removed(tmp_path: Path) -> None:
     """Mode 0600, in directories of 0700 where they were missing, whatever the umask; the umask
@@ -102,7 +104,7 @@ def test_directory_that_others_can_write_to_is_refused(
     assert list(place.iterdir()) == []
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a directory away")
+@needs_root
 @pytest.mark.parametrize("kind", ["directory", "link to a directory"])
 def test_directory_of_another_user_is_refused(tmp_path: Path, kind: str) -> None:
     """Also behind a link: what counts is the directory that the socket would be in."""
@@ -118,6 +120,129 @@ def test_directory_of_another_user_is_refused(tmp_path: Path, kind: str) -> None
     ):
         pass
     assert list(place.iterdir()) == []
+
+
+@needs_root
+@pytest.mark.parametrize("missing", [False, True])
+@pytest.mark.parametrize("where", ["the last", "before", "in a target", "relative"])
+def test_link_of_another_user_is_not_followed(tmp_path: Path, where: str, missing: bool) -> None:
+    """Though it leads to a directory of one's own: its owner could let it lead elsewhere the next
+    moment. That is how a place in a directory for everybody is taken before it is one's own.
+    Nothing is made behind it."""
+    everybodys = tmp_path / "everybodys"
+    everybodys.mkdir()
+    everybodys.chmod(0o1777)
+    (own := tmp_path / "own").mkdir(0o700)
+    planted = everybodys / "planted"
+    planted.symlink_to("../own" if where == "relative" else own)
+    os.chown(planted, 4242, -1, follow_symlinks=False)
+    place = planted
+    if where == "before":
+        place = planted / "a" / "b"
+    elif where == "in a target":
+        place = tmp_path / "link"
+        place.symlink_to(planted)
+    if missing:
+        own.rmdir()
+    elif where == "before":
+        (own / "a" / "b").mkdir(parents=True)
+    said = (
+        f"the link {planted}, on the way to the socket, belongs to uid 4242, who could replace it"
+    )
+    with pytest.raises(StartError, match=said) as caught, unix_listener(place / "timing.sock"):
+        pass
+    assert "choose a --socket that only directories of your own and of root lead to" in str(
+        caught.value
+    )
+    assert own.exists() != missing
+    assert not list(tmp_path.rglob("timing.sock"))
+
+
+@needs_root
+@pytest.mark.parametrize("mode", [0o755, 0o1777])
+def test_directory_of_another_user_on_the_way_is_refused(tmp_path: Path, mode: int) -> None:
+    """Its owner could put another one in the place of that in it, sticky or not; nothing is made
+    in it."""
+    (theirs := tmp_path / "theirs").mkdir()
+    theirs.chmod(mode)
+    os.chown(theirs, 4242, -1)
+    said = rf"the directory {theirs}, on the way .* uid 4242, who could replace 'own' in it"
+    with pytest.raises(StartError, match=said), unix_listener(theirs / "own" / "timing.sock"):
+        pass
+    assert list(theirs.iterdir()) == []
+    (theirs / "own").mkdir(0o700)
+    with pytest.raises(StartError, match=said), unix_listener(theirs / "own" / "timing.sock"):
+        pass
+
+
+def test_links_of_ones_own_are_followed(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """One after the other, up and down, absolute or not; a circle of them is an error."""
+    (place := tmp_path / "a" / "b").mkdir(parents=True)
+    place.chmod(0o700)
+    (tmp_path / "one").symlink_to("a/../two")
+    (tmp_path / "two").symlink_to(tmp_path / "a")
+    with unix_listener(tmp_path / "one" / "b" / ".." / "b" / "timing.sock"):
+        assert (place / "timing.sock").is_socket()
+    (tmp_path / "round").symlink_to("round")
+    with pytest.raises(StartError, match="Too many levels"), unix_listener(tmp_path / "round/s"):
+        pass
+    assert caplog.messages == []
+
+
+@pytest.mark.parametrize("mode", [0o777, 0o2777, 0o770])
+def test_directory_on_the_way_that_others_may_write_to_is_pointed_out(
+    tmp_path: Path, mode: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Once, with what could happen: a volume that containers share is like that, and whether it
+    has other users is not for the sidecar to know."""
+    (volume := tmp_path / "volume").mkdir()
+    volume.chmod(mode)
+    place = volume / "own"
+    with unix_listener(place / "timing.sock") as listener:
+        assert place.stat().st_mode & 0o777 == 0o700
+        (message,) = caplog.messages
+        assert f"other users may write to {volume} (mode {mode:04o}), on the way" in message
+        assert f"in the place of the one that leads to {place}; if there are other" in message
+        assert "or chmod +t it" in message
+        caplog.clear()
+        (place / "timing.sock").unlink()
+        listener.restore()
+        assert len(caplog.messages) == 1  # that it is put back
+    caplog.clear()
+    volume.chmod(mode | stat.S_ISVTX)
+    with unix_listener(place / "timing.sock"):
+        assert caplog.messages == []
+
+
+def test_place_that_was_taken_is_left_alone(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Another socket there is no reason to fight over it: the log says so, once each time. When
+    there is nothing, this one is back."""
+    path = tmp_path / "timing.sock"
+    with unix_listener(path) as listener:
+        first = listener.socket
+        for _ in range(2):
+            path.unlink()
+            with socket.socket(socket.AF_UNIX) as another:
+                another.bind(str(path))
+                for _ in range(3):
+                    listener.restore()
+                assert listener.socket is first
+                (message,) = caplog.messages
+                assert f"something else is at {path} now" in message
+                caplog.clear()
+            path.unlink()
+            listener.restore()
+            (message,) = caplog.messages
+            assert f"{path} was removed by somebody; it is put back" in message
+            caplog.clear()
+            first = listener.socket
+            with socket.socket(socket.AF_UNIX) as client:
+                client.connect(str(path))
+        path.unlink()
+        path.write_text("somebody's")
+    assert path.read_text() == "somebody's"
 
 
 def test_directory_that_is_exchanged_meanwhile_is_not_used(
@@ -252,6 +377,20 @@ def test_whoever_holds_the_lock_for_ever_is_not_waited_for(
             pass
     finally:
         os.close(descriptor)
+
+
+def test_system_keeps_little_of_an_http_connection() -> None:
+    """Also of one that it made room for in advance; the figure that it tells is doubled."""
+    with http_listener(socket.AF_INET, ("127.0.0.1", 0)) as listener:
+        listener.listen()
+        with socket.create_connection(listener.getsockname()):
+            accepted, _ = listener.accept()
+            with accepted:
+                for option, most in (
+                    (socket.SO_SNDBUF, listening.MAX_SEND_BUFFER),
+                    (socket.SO_RCVBUF, listening.MAX_RECEIVE_BUFFER),
+                ):
+                    assert accepted.getsockopt(socket.SOL_SOCKET, option) <= 2 * most
 
 
 def test_wildcard_is_announced_as_loopback() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import socket
@@ -14,9 +15,10 @@ from pathlib import Path
 
 import pytest
 
+from lilo_engine_hook import TimingObserver
 from lilo_sidecar.peers import MAX_TOLD, Peer, Peers, peer_of
 from support.producer import Producer
-from support.sidecar import SidecarProcess, start_sidecar, wait_until
+from support.sidecar import SidecarProcess, start_sidecar
 
 STRANGER = 65534
 ANOTHER = 65533
@@ -126,37 +128,55 @@ def test_user_that_is_not_allowed_is_refused(entered: Path) -> None:
 
 @needs_root
 def test_strangers_take_no_room(entered: Path) -> None:
-    """However many of them stay connected, the places are for those who may report."""
+    """However many of them come, as fast as they can, and stay connected: they hold nothing of
+    the sidecar's at any moment, and whoever may report is heard."""
     script = """
 import os, socket, sys
 os.setgroups([])
 os.setuid(int(sys.argv[2]))
+print("ready", flush=True)
 held = []
-for _ in range(100):
+while not os.path.exists(sys.argv[3]):
     held.append(socket.socket(socket.AF_UNIX))
-    held[-1].connect(sys.argv[1])
-print("connected", flush=True)
-sys.stdin.read()
+    try:
+        held[-1].connect(sys.argv[1])
+    except OSError:
+        pass
+    del held[:-200]
 """
-    with start_sidecar(entered, "--socket", entered / "timing.sock") as sidecar:
+    flooding = 4
+    end = entered.parent / "end"
+    with contextlib.ExitStack() as held:
+        sidecar = held.enter_context(start_sidecar(entered, "--socket", entered / "timing.sock"))
         entered.chmod(0o711)
         sidecar.socket.chmod(0o666)
-        with subprocess.Popen(
-            [sys.executable, "-c", script, str(sidecar.socket), str(STRANGER)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            cwd="/",
-        ) as strangers:
+        own = held.enter_context(Producer(sidecar.socket, "own"))
+        assert own.greet() == 0
+        assert sidecar.health()["producers"] == 1  # the client's connection is there, too
+        open_before = len(list(Path(f"/proc/{sidecar.process.pid}/fd").iterdir()))
+        for _ in range(flooding):
+            strangers = held.enter_context(
+                subprocess.Popen(
+                    [sys.executable, "-c", script, str(sidecar.socket), str(STRANGER), str(end)],
+                    stdout=subprocess.PIPE,
+                    text=True,
+                    cwd="/",
+                )
+            )
             assert strangers.stdout is not None
-            assert strangers.stdin is not None
-            assert strangers.stdout.readline() == "connected\n"
-            sidecar.wait_for(lambda health: health["ingest"]["refused_peers"] == 100)
-            with Producer(sidecar.socket) as own:
-                assert own.greet() == 0
-            descriptors = Path(f"/proc/{sidecar.process.pid}/fd")
-            wait_until(lambda: len(list(descriptors.iterdir())), lambda count: count < 50)
-            strangers.stdin.close()
+            assert strangers.stdout.readline() == "ready\n"
+        try:
+            newcomer = TimingObserver(sidecar.socket)  # it tries again where it found no room
+            held.callback(newcomer.close)
+            newcomer.span("m", "forward_backward", "gpu", 0.0, 1.0)
+            refused = 0
+            while refused < 5000 or executions(sidecar) < 1:
+                assert own.work(["own"]) == own.sent
+                refused = sidecar.health()["ingest"]["refused_peers"]
+                now_open = len(list(Path(f"/proc/{sidecar.process.pid}/fd").iterdir()))
+                assert now_open <= open_before + 2, refused  # the newcomer's, and one of theirs
+        finally:
+            end.touch()
 
 
 @needs_root

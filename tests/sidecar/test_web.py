@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
+import resource
 import socket
 from collections.abc import Awaitable, Callable
 
@@ -19,16 +21,19 @@ from lilo_sidecar.http_connection import (
     HEAD_TIMEOUT,
 )
 from lilo_sidecar.listening import http_listener
-from lilo_sidecar.web import MAX_CONNECTIONS, HttpServer, HttpStatistics
+from lilo_sidecar.throttle import LINES
+from lilo_sidecar.web import MAX_CONNECTIONS, PATIENCE, HttpServer, HttpStatistics
 
 REQUEST = b"GET / HTTP/1.1\r\nhost: x\r\n\r\n"
 HANG = b"GET /hang HTTP/1.1\r\nhost: x\r\n\r\n"
 LARGE = 16 * 1024 * 1024
 """Bytes: more than a connection's buffers hold."""
+BODY = b"x" * LARGE
 
 
 class Site:
-    """A running server; ``/hang`` is never answered, ``/large`` at length, ``/fault`` not well."""
+    """A running server; ``/hang`` is never answered, ``/slow`` after 0.6 s, ``/large`` and
+    ``/medium`` at length, ``/fault`` not well."""
 
     def __init__(self, address: tuple[str, int], stop: trio.Event) -> None:
         self.address = address
@@ -44,10 +49,14 @@ class Site:
             case "/hang":
                 self.hanging.set()
                 await trio.sleep_forever()
+            case "/slow":
+                await trio.sleep(0.6)
             case "/fault":
                 raise RuntimeError("secret")
             case "/large":
-                body = b"x" * LARGE
+                body = BODY
+            case "/medium":
+                body = BODY[:16384]
             case "/body":
                 self.bodies.append((await receive())["body"])
         headers = [(b"content-length", str(len(body)).encode())]
@@ -160,6 +169,16 @@ def test_head_of_a_request_is_bounded() -> None:
             answer = await rest(stream)
             assert answer.startswith(b"HTTP/1.1 431 ")
             assert json.loads(answer.partition(b"\r\n\r\n")[2])["error"] == "head_too_large"
+        for over in (1, 2000):
+            filler = b"GET / HTTP/1.1\r\nhost: x\r\na: "
+            filler += b"x" * (MAX_HEAD + over - len(filler) - 4) + b"\r\n\r\n"
+            async with await site.connect() as stream:
+                assert await status(stream, filler) == b"431"
+                await rest(stream)
+            async with await site.connect() as stream:
+                fits = filler.replace(b"x" * over, b"", 1)
+                assert len(fits) == MAX_HEAD
+                assert await status(stream, fits + REQUEST) == b"200"
         async with await site.connect() as stream:
             filler = b"GET / HTTP/1.1\r\nhost: x\r\na: " + b"x" * (MAX_HEAD // 2)
             assert await status(stream, filler + b"\r\n\r\n") == b"200"
@@ -223,6 +242,128 @@ def test_connections_are_bounded() -> None:
             await stream.aclose()
 
     run(act)
+
+
+def test_clients_that_do_not_take_their_answers_make_way() -> None:
+    """However many send requests and do not read: whoever comes gets an answer, as soon as one of
+    them had more than a moment; of them, the one that had most goes."""
+
+    async def act(site: Site) -> None:
+        held = []
+        for number in range(MAX_CONNECTIONS):
+            held.append(await site.connect())
+            await held[-1].send_all(b"GET /medium HTTP/1.1\r\nhost: x\r\n\r\n" * 200)
+            await trio.testing.wait_all_tasks_blocked()
+            if number == 0:
+                await trio.sleep(0.1)  # it is at it for longer than the others
+        async with await site.connect() as early:
+            with contextlib.suppress(trio.BrokenResourceError):  # closed before it was sent
+                assert await status(early) == b""
+        await trio.testing.wait_all_tasks_blocked()
+        assert (site.statistics.refused, site.statistics.evicted) == (1, 0)
+        await trio.sleep(PATIENCE)
+        for _ in range(3):
+            async with await site.connect() as newcomer:
+                assert await status(newcomer) == b"200"
+                assert site.statistics.evicted == 1
+            await trio.testing.wait_all_tasks_blocked()
+            assert site.statistics.connections == MAX_CONNECTIONS - 1
+        assert (await rest(held[0])).count(b"HTTP/1.1 200 ") < 200
+        assert site.statistics.refused == 1
+        for stream in held:
+            await trio.aclose_forcefully(stream)
+
+    run(act)
+
+
+def test_answers_that_are_not_taken_are_bounded_together() -> None:
+    """By their size: the one that is there for longest goes when there is one more, whether or
+    not its place is wanted; whoever takes answers is not disturbed."""
+
+    async def act(site: Site) -> None:
+        async with await site.connect() as taken, await site.connect() as first:
+            for stream in (first, taken):
+                await stream.send_all(
+                    b"GET /large HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n"
+                )
+            assert (await rest(taken)).count(b"x") >= LARGE
+            assert site.statistics.evicted == 0
+            async with await site.connect() as second:
+                await trio.sleep(0.1)
+                await second.send_all(b"GET /large HTTP/1.1\r\nhost: x\r\n\r\n")
+                await trio.testing.wait_all_tasks_blocked()
+                assert site.statistics.evicted == 1
+                assert len(await rest(first)) < LARGE
+
+    run(act)
+
+
+def test_answers_one_after_the_other_are_no_pause() -> None:
+    """A client whose next request waits already is not quiet in between, and its time goes on,
+    though none of its answers takes long."""
+
+    async def act(site: Site) -> None:
+        many = await site.connect()
+        await many.send_all(b"GET /slow HTTP/1.1\r\nhost: x\r\n\r\n" * 3)
+        await trio.sleep(0.5)
+        held = []
+        for _ in range(MAX_CONNECTIONS - 1):
+            held.append(await site.connect())
+            await held[-1].send_all(HANG)
+            await trio.testing.wait_all_tasks_blocked()
+        await trio.sleep(PATIENCE - 0.4)
+        async with await site.connect() as newcomer:
+            assert await status(newcomer) == b"200"
+        assert (await rest(many)).count(b"HTTP/1.1 200 ") == 1
+        assert (site.statistics.refused, site.statistics.evicted) == (0, 1)
+        for stream in (many, *held):
+            await trio.aclose_forcefully(stream)
+
+    run(act)
+
+
+def test_lack_of_descriptors_is_waited_out(caplog: pytest.LogCaptureFixture) -> None:
+    """Readers who come meanwhile are answered once there are some again; one line says so, and
+    how often it was tried."""
+
+    async def act(site: Site) -> None:
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        with trio.socket.socket() as waiting:
+            highest = max(int(name) for name in os.listdir("/proc/self/fd"))  # noqa: PTH208
+            resource.setrlimit(resource.RLIMIT_NOFILE, (highest, hard))
+            held = []
+            try:
+                while True:
+                    held.append(os.dup(0))
+            except OSError:
+                pass
+            try:
+                await waiting.connect(site.address)
+                await trio.sleep(5)
+                assert site.statistics.connections == 0
+            finally:
+                resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+                for descriptor in held:
+                    os.close(descriptor)
+            assert await status(trio.SocketStream(waiting)) == b"200"
+
+    run(act)
+    message, summary = caplog.messages
+    assert "cannot accept readers for now" in message
+    assert "lines about 'accept': 1 were written, " in summary
+
+
+def test_log_of_faults_is_bounded(caplog: pytest.LogCaptureFixture) -> None:
+    """However often a request runs into one, the log has some of them, and how many more."""
+
+    async def act(site: Site) -> None:
+        for _ in range(3 * LINES):
+            async with await site.connect() as stream:
+                assert await status(stream, b"GET /fault HTTP/1.1\r\nhost: x\r\n\r\n") == b"500"
+
+    run(act)
+    assert len(caplog.messages) == LINES + 1
+    assert f"{LINES} were written, {2 * LINES} more were left out" in caplog.messages[-1]
 
 
 def test_answer_that_is_not_taken_is_given_up_on() -> None:

@@ -6,11 +6,14 @@ from __future__ import annotations
 import contextlib
 import socket
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from lilo_engine_hook import wire
+from support.feed import span
 from support.producer import Producer
 from support.sidecar import TIMEOUT, SidecarProcess, start_sidecar, wait_until
 
@@ -125,6 +128,38 @@ def test_clients_that_never_read_cost_one_answer_each(sidecar: SidecarProcess) -
         for _ in range(20):
             assert sidecar.health()["status"] in ("ok", "waiting")
             assert sidecar.rss_bytes() - memory < MAX_GROWTH
+
+
+def test_unread_answers_keep_nobody_out(sidecar: SidecarProcess) -> None:
+    """More clients than there is room for, which send requests without end and never read, for the
+    largest of answers: a newcomer waits a second at most, and nothing much is kept of them."""
+    for boot in range(4):
+        with Producer(sidecar.socket, f"large {boot}") as producer:
+            producer.greet("backend" if boot else "engine")
+            for number in range(25):
+                names = [f"{boot}-{number}-{each}".ljust(wire.MAX_NAME, "n") for each in range(10)]
+                producer.send(*(span(["m"], 0.0, 1.0, name) for name in names))
+    size = len(sidecar.http.get("/api/v1/timing").content)
+    assert size * MAX_CONNECTIONS > 1.5 * MAX_GROWTH
+    memory = sidecar.rss_bytes()
+    request = b"GET /api/v1/timing HTTP/1.1\r\nhost: localhost\r\n\r\n"
+    with contextlib.ExitStack() as held:
+        for _ in range(MAX_CONNECTIONS + 12):
+            client = held.enter_context(connect(sidecar))
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            client.setblocking(False)
+            with contextlib.suppress(OSError):
+                client.send(request * 200)
+        begun = time.monotonic()
+        answered = 0
+        while time.monotonic() < begun + 4 or not answered:
+            with connect(sidecar) as newcomer, contextlib.suppress(ConnectionError):
+                newcomer.sendall(_HEAD + b"\r\n")
+                answer = newcomer.recv(65536)
+                assert answer.startswith(b"HTTP/1.1 200 ") or time.monotonic() < begun + 3
+                answered += bool(answer)
+            assert sidecar.rss_bytes() - memory < MAX_GROWTH
+    wait_until(lambda: descriptors(sidecar), lambda count: count < 32)
 
 
 @pytest.mark.parametrize("sent", [b"", b"GET /healthz HT", _HEAD])

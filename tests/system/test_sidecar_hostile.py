@@ -15,7 +15,8 @@ import pytest
 from lilo_engine_hook import wire
 from support.feed import span
 from support.producer import Producer, hello_frame
-from support.sidecar import SidecarProcess, start_sidecar
+from support.sidecar import SidecarProcess
+from support.unthrottled import start_unthrottled
 
 MAX_GROWTH = 10 * 1024 * 1024
 """Bytes that no input may make the sidecar grow by."""
@@ -25,7 +26,7 @@ MAX_CONNECTIONS = 32
 @pytest.fixture(scope="module")
 def sidecar(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SidecarProcess]:
     """One sidecar takes all of this in its stride."""
-    with start_sidecar(tmp_path_factory.mktemp("hostile")) as running:
+    with start_unthrottled(tmp_path_factory.mktemp("hostile")) as running:
         yield running
 
 

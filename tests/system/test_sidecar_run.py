@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
 import socket
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +33,21 @@ def finished(*arguments: str | Path, **kwargs: Any) -> tuple[int, list[str], lis
     process = launch("run", *arguments, **kwargs)
     out, err = process.communicate(timeout=TIMEOUT)
     return process.returncode, out.splitlines(), err.splitlines()
+
+
+@contextlib.contextmanager
+def none_ignored() -> Iterator[None]:
+    """What is started meanwhile has the default action for every signal, though these tests may
+    run under nohup: a handler, other than ignoring, ends with the start of another program."""
+    numbers = [getattr(signal, name) for name in FORWARDED]
+    ignored = [number for number in numbers if signal.getsignal(number) == signal.SIG_IGN]
+    for number in ignored:
+        signal.signal(number, lambda number, frame: None)
+    try:
+        yield
+    finally:
+        for number in ignored:
+            signal.signal(number, signal.SIG_IGN)
 
 
 class Run:
@@ -243,7 +260,7 @@ print(json.dumps({"event": "prepared"}), flush=True)
 sys.stdin.readline()
 """
     script = script.replace("sys.argv[1:]", repr(FORWARDED))
-    with Run(tmp_path, script, stdin=subprocess.PIPE) as run:
+    with none_ignored(), Run(tmp_path, script, stdin=subprocess.PIPE) as run:
         run.stdout.wait_for(lambda line: "prepared" in line)
         sidecar = run.sidecar()
         assert sidecar is not None

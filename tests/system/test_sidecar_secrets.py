@@ -16,6 +16,7 @@ from lilo_engine_hook import wire
 from support.feed import begin, finish, span
 from support.producer import Producer, hello_frame
 from support.sidecar import SidecarProcess, launch, refusal, start_sidecar
+from support.unthrottled import start_unthrottled
 
 TOKEN = "s3cret-t0ken-w0rd"
 MODELS = ["acme-Pr0ject-X", 'Pr0ject"\\\n<X>', "Pr0ject-\u00fc\U0001f600", "Pr0ject" * 36]
@@ -26,7 +27,7 @@ MARK = "Pr0ject"
 @pytest.fixture(scope="module")
 def sidecar(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SidecarProcess]:
     """One without a token hears of all the models."""
-    with start_sidecar(tmp_path_factory.mktemp("models")) as running:
+    with start_unthrottled(tmp_path_factory.mktemp("models")) as running:
         yield running
 
 
@@ -166,6 +167,10 @@ def test_log_names_no_model_whatever_becomes_of_it(tmp_path: Path) -> None:
         "GET /api/v1/timing?model_id=" + "{0}" * 40,
         "GET /api/v1/timing?model_id={0}&reset=maybe",
         "GET /api/v1/timing?model_id=m&ack={0}",
+        "GET /api/v1/timing?model_id=m&reset={0}",
+        "GET /api/v1/timing?model_id=m&reader=a%20{0}",
+        "GET /api/v1/timing?model_id=m&reader=a&ack={0}",
+        "GET /api/v1/timing?{0}=1",
         "GET /api/v1/timing/{0}",
         "GET /{0}",
         "GET http://{0}/",
@@ -197,6 +202,13 @@ def test_errors_name_no_model(sidecar: SidecarProcess, model: str, request_: str
         "GET /api/v1/timing HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {0}x\r\n\r\n",
         "GET /api/v1/timing HTTP/1.1\r\nhost: x\r\nx-token: {0}\r\n\r\n",
         "GET /api/v1/timing?token={0} HTTP/1.1\r\nhost: x\r\n\r\n",
+        *(
+            f"GET /api/v1/timing?{query} HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {{0}}\r\n\r\n"
+            for query in (
+                *("{0}", "{0}=1", "reset={0}", "reader=a&ack={0}", "reader={0}%20", "ack={0}"),
+                *("{0}&{0}", "reset=1&reset={0}", "model_id={0}%zz", "model_id=" + "{0}" * 20),
+            )
+        ),
         "GET /{0} HTTP/1.1\r\nhost: x\r\n\r\n",
         "GET /{0} HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {0}\r\n\r\n",
         "{0} /api/v1/timing HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {0}\r\n\r\n",
@@ -214,6 +226,14 @@ def test_token_is_in_no_answer_and_no_line(guarded: SidecarProcess, request_: st
     assert b'"error":' in answer
     assert TOKEN.encode() not in answer
     assert TOKEN not in said(guarded)
+
+
+def test_whoever_is_refused_is_hung_up_on(guarded: SidecarProcess) -> None:
+    """The rest of what it sent is not answered."""
+    request = b"GET /api/v1/timing HTTP/1.1\r\nhost: x\r\n\r\n"
+    answer = raw(guarded, request * 50)
+    assert answer.count(b"HTTP/1.1 401 ") == 1
+    assert b"connection: close\r\n" in answer
 
 
 def test_token_is_nowhere_to_be_seen(guarded: SidecarProcess) -> None:
