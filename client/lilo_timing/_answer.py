@@ -59,6 +59,12 @@ class TimingAnswer:
     others: Mapping[str, Numbers] = field(default_factory=dict)
     """Sections that this version does not know, as far as they are names and numbers."""
 
+    @property
+    def unknown(self) -> bool:
+        """Whether the sidecar knows no such model: it keeps an account of each that it knows (and
+        none of all together). False from a server that tells no interval."""
+        return self.interval is not None and self.step is None and not self.phases
+
 
 def parse_answer(content: Mapping[str, object]) -> TimingAnswer:
     """Check an answer. Raises `UnexpectedAnswerError` saying where it is none of ours."""

@@ -7,6 +7,7 @@ import contextlib
 import math
 import operator
 import os
+import threading
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final, SupportsFloat, SupportsIndex
 
@@ -30,6 +31,9 @@ EXIT_TIMEOUT: Final = 2.0
 then, it stays under 3 s."""
 MAX_STEP: Final = 2**53
 """Whole numbers up to here are exact in JSON and in W&B."""
+_MARGIN: Final = 0.5
+"""Seconds that a caller who waits gives a report beyond its timeout: for what is done besides
+asking, and so that one that just fails is told as that."""
 _STOP_TIMEOUT: Final = 0.5
 """Seconds that it then waits for a report that is just being written."""
 
@@ -56,7 +60,8 @@ def log_critical_path(
     come between two commits, the later carry the figures of the earlier.
 
     Returns None at once and does everything else on a background thread; with
-    ``background=False`` waits and returns the metrics, or None if there are none. Never raises:
+    ``background=False`` waits, for ``timeout`` and half a second, and returns the metrics, or None
+    if there are none by then (the report is made all the same, when its turn comes). Never raises:
     failures are counted (`reporting_statistics`), and logged as a warning once per kind. If a
     report of the same model to the same run is in flight, this one is not made, and the next
     covers its time. So it does for one that failed, or that the run refused.
@@ -135,7 +140,7 @@ def flush_critical_path(timeout: float = DEFAULT_TIMEOUT) -> bool:
     try:
         return _process.worker.flush(max(0.0, float(timeout)))
     except Exception as error:  # noqa: BLE001 - a training loop never fails for its timing
-        counters.tell("flush", f"reports were not waited for: {shown(error, 200)}", error)
+        counters.tell("wait", f"reports were not waited for: {shown(error, 200)}", error)
         return False
 
 
@@ -175,8 +180,13 @@ def _log(
         counters.count("turned_away")
         counters.tell("turned_away", "timing is not logged: too many models' reports are waiting")
     elif not background:
-        job.done.wait()
-        return made[0] if made else None
+        if job.done.wait(min(request.timeout + _MARGIN, threading.TIMEOUT_MAX)):
+            return made[0] if made else None
+        counters.tell(
+            "background",
+            f"the report of model {shown(model_id)} is not made yet after {request.timeout:g} s, "
+            "and goes on in the background: others are before it",
+        )
     return None
 
 

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+import base64
+import contextlib
 import math
 import os
 import threading
-import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NoReturn
 
 from ._answer import TimingAnswer, parse_answer
 from ._http import (
-    CONNECTION_IDLE,
     HEADERS,
     TIMING_PATH,
     is_header_value,
@@ -46,11 +46,14 @@ class TimingRequest:
     """What to ask whom. Make one with `timing_request`, which checks."""
 
     model_id: str
-    base_url: str
+    base_url: str = field(repr=False)
+    """There may be a password in it."""
     api_key: str | None = field(repr=False)
     reset: bool
     timeout: float
-    """Seconds, for connecting, for each wait for data, and for the whole body."""
+    """Seconds for all of an answer, from connecting to its last byte, however it comes (only the
+    look-up of a host's name is not counted in; and a ``transport`` of the caller's is told, but
+    keeps to it as it likes before the first byte of the body)."""
     transport: httpx.BaseTransport | None
     reader: str | None = None
     """Whose interval, if the caller named one."""
@@ -99,31 +102,39 @@ def timing_request(
     )
 
 
-def fetch(request: TimingRequest, reader: str, ack: str | None) -> TimingAnswer:
+def fetch(request: TimingRequest, reader: str, ack: str | None, deadline: float) -> TimingAnswer:
     """Ask for that reader's interval, check and take apart. ``ack`` is the cursor of the last one
-    that it received. Blocks. Raises an error of `errors`."""
+    that it received, ``deadline`` a time of time.monotonic. Blocks. Raises an error of `errors`."""
     import httpx
 
+    from ._network import TimeLeft, network
+
     where = _where(request.base_url)
-    headers = dict(HEADERS)
-    if request.api_key is not None:
-        headers[API_KEY_HEADER] = request.api_key
     params = {"model_id": request.model_id, "reader": reader}
     if request.reset:
         params["reset"] = "true"
     if ack is not None:
         params["ack"] = ack
-    deadline = time.monotonic() + request.timeout
+    left = TimeLeft.until(deadline)
     try:
-        with _client(request.transport).stream(
+        url = httpx.URL(request.base_url + TIMING_PATH)
+        if not url.host:
+            raise httpx.InvalidURL("no host")
+        asked = httpx.Request(
             "GET",
-            request.base_url + TIMING_PATH,
+            url.copy_with(userinfo=b""),
             params=params,
-            headers=headers,
-            timeout=request.timeout,
-        ) as response:
+            headers=_headers(request, url),
+            extensions={"timeout": dict.fromkeys(("connect", "read", "write", "pool"), left)},
+        )
+        # The transport itself: a client would log the URL of every request, follow redirects and
+        # look for passwords in files.
+        transport = request.transport or network.transport(asked.url)
+        response = transport.handle_request(asked)
+        response.request = asked
+        with contextlib.closing(response):
             body = read_bounded(response, deadline)
-            status = response.status_code
+        status = response.status_code
     # `from None` where httpx's own text could repeat what was passed to it.
     except httpx.TimeoutException as error:
         raise SlowAnswerError(f"{where} did not answer within {request.timeout:g} s") from error
@@ -136,6 +147,17 @@ def fetch(request: TimingRequest, reader: str, ack: str | None) -> TimingAnswer:
     if status != 200:
         _refuse(status, body, where, request.model_id)
     return parse_answer(json_object(body))
+
+
+def _headers(request: TimingRequest, url: httpx.URL) -> dict[str, str]:
+    """With the key, and with name and password where the URL has them."""
+    headers = dict(HEADERS)
+    if request.api_key is not None:
+        headers[API_KEY_HEADER] = request.api_key
+    if url.userinfo:
+        credentials = base64.b64encode(f"{url.username}:{url.password}".encode())
+        headers["Authorization"] = f"Basic {credentials.decode('ascii')}"
+    return headers
 
 
 def _is_text(model_id: str) -> bool:
@@ -188,41 +210,3 @@ def _where(base_url: str) -> str:
     """The base URL for messages, without a password in it and without a query."""
     scheme, _, rest = base_url.partition("://")
     return quoted(f"{scheme}://{rest.rpartition('@')[2].partition('?')[0]}")
-
-
-class _Connections:
-    """The one client of this process. A forked child makes its own: two processes must not
-    write on one connection."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._client: httpx.Client | None = None
-        self._inherited: httpx.Client | None = None
-
-    def client(self) -> httpx.Client:
-        import httpx
-
-        with self._lock:
-            if self._client is None:
-                limits = httpx.Limits(keepalive_expiry=CONNECTION_IDLE)
-                self._client = httpx.Client(limits=limits)
-            return self._client
-
-    def forget(self) -> None:
-        """After a fork, in the child: a fresh lock, since the one here may be held for ever, and
-        no client. The parent's is kept, unused: letting go of it would close its sockets."""
-        self._lock = threading.Lock()
-        self._inherited, self._client = self._client, None
-
-
-_connections = _Connections()
-os.register_at_fork(after_in_child=_connections.forget)
-
-
-def _client(transport: httpx.BaseTransport | None) -> httpx.Client:
-    import httpx
-
-    if transport is None:
-        return _connections.client()
-    # Never closed: closing it would close the caller's transport.
-    return httpx.Client(transport=transport, trust_env=False)

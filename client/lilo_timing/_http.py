@@ -28,8 +28,8 @@ _MAX_QUOTED: Final = 200
 
 def read_bounded(response: httpx.Response, deadline: float) -> bytes:
     """The body of a streamed response. Raises `UnexpectedAnswerError` past MAX_ANSWER, and
-    httpx.ReadTimeout past ``deadline`` (of time.monotonic): httpx's own limit is for each wait,
-    and a body that trickles keeps within it for ever."""
+    httpx.ReadTimeout past ``deadline`` (of time.monotonic), which is looked at after each part:
+    a caller's own transport may bound no more than each wait."""
     import httpx
 
     check_encoding(response)

@@ -54,7 +54,7 @@ def recent_wait(earlier: Mapping[str, Any] | None, later: Mapping[str, Any]) -> 
     The mean of ``queue_wait``, over all kinds, of the commands that were taken up between the
     two. If none was, the time that the gpu lane has been in its present operation (whoever waits,
     waits for that), which is 0 when it is idle. If there is no earlier answer, or the counts fell
-    (the trainer restarted, or somebody reset the aggregate), the later one alone counts.
+    (the trainer restarted, or the sidecar lost its state), the later one alone counts.
     """
     now = _waited(later)
     before = _waited(earlier) if earlier is not None else _Waited(0, 0.0)

@@ -27,6 +27,9 @@ MAX_BACKOFF: Final = 60.0
 """Seconds between two tries of a trainer that is away, if the interval is not longer."""
 JITTER: Final = 0.2
 """Pauses vary by this part of them, so that many control planes do not ask in step."""
+READER: Final = "lilo-poller"
+"""Ends no interval, and so reads all since the trainer started, whoever else ends theirs. One name
+for all pollers will do, since one that ends nothing has nothing of its own."""
 _MAX_DOUBLINGS: Final = 16
 """Of a pause; far beyond MAX_BACKOFF, and still a float."""
 
@@ -36,7 +39,8 @@ class TrainerTiming:
     """What is known of one trainer."""
 
     answer: dict[str, Any] | None = None
-    """The latest answer for all its models together, as the sidecar gave it; None before one."""
+    """The latest answer for all its models together since it started, as the sidecar gave it; None
+    before one."""
     age_s: float | None = None
     """Seconds since that answer came."""
     error: str | None = None
@@ -145,10 +149,12 @@ class TimingPoller:
         known = trainer.timing
         try:
             assert self._client is not None  # noqa: S101 - tasks run while entered only
-            relayed = await relay(self._client, trainer.endpoint, "GET", {}, POLL_TIMEOUT)
+            relayed = await relay(
+                self._client, trainer.endpoint, "GET", {"reader": READER}, POLL_TIMEOUT
+            )
             answer = json_object(relayed.body)
             if relayed.status != 200:
-                raise UnexpectedAnswerError(f"status {relayed.status}: {answer.get('message')}")
+                raise UnexpectedAnswerError(_refusal(relayed.status, answer))
             parse_answer(answer)
         except Exception as error:  # noqa: BLE001 - no trainer may end the polling of the others
             trainer.timing = replace(
@@ -159,6 +165,13 @@ class TimingPoller:
         else:
             trainer.received = time.monotonic()
             trainer.timing = TrainerTiming(answer, wait_s=recent_wait(known.answer, answer))
+
+
+def _refusal(status: int, answer: Mapping[str, Any]) -> str:
+    said = f"status {status}: {answer.get('message')}"
+    if answer.get("error") == "unknown_parameter":
+        return f"the sidecar knows no readers; update lilo-timing beside the trainer ({said})"
+    return said
 
 
 def _reason(error: Exception) -> str:

@@ -5,12 +5,19 @@ has arrived; otherwise it gives it again, together with what came after it. So w
 acknowledged is never lost, and what is acknowledged never comes twice, if two things hold, for
 which this module is here: an interval is acknowledged only once it is where it should be, and a
 reader never has two requests under way, since their intervals would overlap.
+
+What is behind a URL may change: a control plane moves a model to another trainer, whose sidecar
+has marks of its own, and perhaps back. A cursor names the state of the sidecar that it belongs to,
+its epoch. So a reader's cursors are remembered by epoch, for the latest few; the request carries
+the one that was received last from that URL, and where the answer turns out to be of another epoch
+that is remembered, it is asked for again with the cursor of that one.
 """
 
 from __future__ import annotations
 
 import contextlib
 import threading
+import time
 from collections import OrderedDict
 from collections.abc import Iterator
 from dataclasses import replace
@@ -20,24 +27,64 @@ from ._answer import TimingAnswer
 from ._fetch import TimingRequest, fetch
 from ._shown import shown
 from ._statistics import counters
-from .errors import SlowAnswerError
+from .errors import SlowAnswerError, UnknownModelError
 
 MAX_POSITIONS: Final = 8192
-"""Readers of models that are remembered, about 3 MB; as many models as a sidecar knows. The one
-that was not used for longest goes."""
+"""Readers of models that are remembered, about 7 MB (15 if all models move about); as many models
+as a sidecar knows. The one that was not used for longest goes."""
+MAX_STATES: Final = 8
+"""Sidecars' states that are remembered of a reader, once for each URL: more than a model has
+trainers to move between. The one that was not heard of for longest goes."""
 
-_Key = tuple[str, str, str]
-"""Base URL, model id, reader."""
+_Key = tuple[str, str]
+"""Model id and reader. No URL: one sidecar may be asked under several, and epochs tell sidecars
+apart."""
 
 
 class _Position:
-    __slots__ = ("ack", "turn")
+    __slots__ = ("doubtful", "received", "turn")
 
-    def __init__(self, ack: str | None = None) -> None:
-        self.ack = ack
-        """The cursor of the last interval received; None before the first."""
+    def __init__(
+        self,
+        received: tuple[tuple[str, str], ...] = (),
+        doubtful: frozenset[str] = frozenset(),
+    ) -> None:
+        self.received = received
+        """The base URL and the cursor of the intervals received, the latest first; the last one
+        of each URL and epoch."""
+        self.doubtful = doubtful
+        """Epochs of states that may have ended an interval for a request that was given up, and
+        did not carry their cursor."""
         self.turn = threading.Lock()
         """Held from a request until its answer is where it should be."""
+
+    def last(self, base_url: str) -> str | None:
+        """The cursor to acknowledge there, as far as is known before the answer."""
+        for url, cursor in self.received:
+            if url == base_url:
+                return self.of_epoch(cursor)
+        return None
+
+    def of_epoch(self, other: str) -> str | None:
+        """The last cursor of the state that another one is of; None of one that is not known."""
+        for _, cursor in self.received:
+            if _epoch(cursor) == _epoch(other):
+                return cursor
+        return None
+
+    def receive(self, base_url: str, cursor: str) -> None:
+        """An interval is where it should be."""
+        others = [
+            (url, known)
+            for url, known in self.received
+            if url != base_url or _epoch(known) != _epoch(cursor)
+        ]
+        self.received = ((base_url, cursor), *others[: MAX_STATES - 1])
+        self.doubtful &= self.epochs()
+
+    def epochs(self) -> frozenset[str]:
+        """Of the states that are remembered."""
+        return frozenset(_epoch(cursor) for _, cursor in self.received)
 
 
 class Positions:
@@ -57,7 +104,7 @@ class Positions:
         Blocks, while another request of the reader is under way, too, for up to the request's
         timeout. Raises an error of `errors`.
         """
-        position = self._of((request.base_url, request.model_id, reader))
+        position = self._of((request.model_id, reader))
         if not position.turn.acquire(timeout=request.timeout):
             raise SlowAnswerError(
                 f"reader {reader!r} of model {shown(request.model_id)} has waited "
@@ -65,10 +112,10 @@ class Positions:
                 "under way; ask again, or pass a reader= of its own"
             )
         try:
-            answer = fetch(request, reader, position.ack)
-            yield _following(answer, position.ack)
+            answer = _ask(request, reader, position)
+            yield answer
             if request.reset and answer.interval is not None and answer.interval.cursor is not None:
-                position.ack = answer.interval.cursor
+                position.receive(request.base_url, answer.interval.cursor)
         finally:
             position.turn.release()
 
@@ -77,7 +124,7 @@ class Positions:
         held for ever. Takes no lock: the child has one thread yet."""
         child = Positions()
         for key, held in self._positions.items():
-            child._positions[key] = _Position(held.ack)
+            child._positions[key] = _Position(held.received, held.doubtful)
         return child
 
     def _of(self, key: _Key) -> _Position:
@@ -96,6 +143,42 @@ class Positions:
                 "read for longest is read again, its last interval comes a second time",
             )
         return position
+
+
+def _ask(request: TimingRequest, reader: str, position: _Position) -> TimingAnswer:
+    """The reader's interval, from where it received the last one on."""
+    deadline = time.monotonic() + request.timeout
+    last = ack = position.last(request.base_url)
+    if position.doubtful:
+        # A sidecar keeps the ends of the two latest intervals that it gave: of the one received,
+        # and of one given up. A second one without the right cursor would push the former out.
+        looked = fetch(replace(request, reset=False), reader, ack, deadline)
+        ack = _known(position, looked, ack)
+    resolved = position.doubtful
+    position.doubtful |= position.epochs() - {_epoch(ack or "")}
+    answer = fetch(request, reader, ack, deadline)
+    known = _known(position, answer, ack)
+    if known != ack:
+        answer = fetch(request, reader, known, deadline)
+    position.doubtful = resolved - {_epoch(known or "")}
+    if answer.unknown:
+        raise UnknownModelError(
+            f"the sidecar knows no model {shown(request.model_id)}; is the model_id right? It is "
+            "known from its registration with the trainer on, and for 10 minutes after its end"
+        )
+    return _following(answer, last or known)
+
+
+def _known(position: _Position, answer: TimingAnswer, ack: str | None) -> str | None:
+    """What is to be acknowledged to the state that gave that answer; ``ack`` where that is not
+    known."""
+    if answer.interval is None:
+        return ack
+    return position.of_epoch(answer.interval.begin) or ack
+
+
+def _epoch(cursor: str) -> str:
+    return cursor.partition(".")[0]
 
 
 def _following(answer: TimingAnswer, ack: str | None) -> TimingAnswer:

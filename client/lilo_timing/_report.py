@@ -74,21 +74,20 @@ class Reporter:
 
     def _make(self, order: Order) -> Mapping[str, float] | None:
         request, run = order.request, order.run
-        if run is not None:
-            # Before the fetch, which may end an interval that then has nowhere to go.
-            self._runs.check(run, order.prefix, request.model_id)
+        # Before the fetch, which may end an interval that then has nowhere to go.
+        series = None if run is None else self._runs.series(run, order.prefix, request.model_id)
         reader = request.reader or self._readers.of(run)
         # What raises in here leaves the interval unacknowledged: it comes with the next report.
         with self._positions.reading(request, reader) as answer, self._output:
             if self._stopped:
                 raise _StoppedError
-            if run is None:
+            if series is None:
                 metrics: Mapping[str, float] = flatten(answer, order.prefix)
                 self._print(request.model_id, order.step, metrics)
                 counters.count("printed")
             else:
                 report = Report(answer, order.step, request.reset)
-                metrics = self._runs.write(run, order.prefix, request.model_id, report)
+                metrics = self._runs.write(run, series, report)
                 counters.count("logged")
         return metrics
 
@@ -101,5 +100,13 @@ class Reporter:
 
     def _print(self, model_id: str, step: float | None, metrics: Mapping[str, float]) -> None:
         line = {"event": EVENT, "model_id": model_id, "step": step, "metrics": metrics}
-        sys.stdout.write(json.dumps(line) + "\n")
-        sys.stdout.flush()
+        stdout = sys.stdout
+        stdout.write(json.dumps(line) + "\n")
+        try:
+            stdout.flush()
+        except Exception as error:  # noqa: BLE001 - of a stream of any make
+            # The line is in the stream's buffer, and is printed when the stream takes more: a
+            # second one would count its figures twice.
+            counters.tell(
+                "flush", f"stdout could not be flushed, and has a report: {shown(error, 200)}"
+            )

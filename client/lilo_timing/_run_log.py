@@ -14,9 +14,10 @@ committed: the run's summary has the committed rows only.
 
 from __future__ import annotations
 
+import time
 import weakref
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from ._answer import TimingAnswer
@@ -29,9 +30,13 @@ from ._statistics import counters, log
 MAX_PREFIXES: Final = 64
 """Prefixes in one run; each has a model of its own."""
 SUCCESSION: Final = 3
-"""Reports of another model, with none of its own between them, after which a prefix passes to it:
-a loop that goes on with a new model, since its trainer was restarted, say. Two models that both
-go on reporting never get that far."""
+SILENCE: Final = 60.0
+"""Reports of another model, with none of its own between them, and seconds since its own last one,
+after which a prefix passes to it: a loop goes on with a new model, since its trainer was restarted,
+say. If the old one reports again after all, there are two that go on reporting: it gets its prefix
+back, and that other one never gets it again."""
+MAX_RIVALS: Final = 64
+"""Such others of one prefix; beyond, it passes to nobody any more."""
 
 
 class RunFinishedError(Exception):
@@ -62,75 +67,109 @@ class _Pending:
     """The intervals in it that have ended, as one."""
     merged: int
     """How many reports are in ``closed``."""
+    blank: Mapping[str, float] = field(default_factory=dict)
+    """Figures in it that are in a committed row, too: to be 0 unless the next report has them."""
 
 
-class _Series:
+class Series:
     """The reports under one prefix of one run: one model's."""
 
     def __init__(self, prefix: str, model_id: str) -> None:
         self.model_id = model_id
-        self._prefix = prefix
+        self.prefix = prefix
         self._defined = False
         self._number = 0
         self._pending: _Pending | None = None
+        self._reported = 0.0
         self._claims = 0
+        self._predecessor: str | None = None
+        """The model that had the prefix before."""
+        self._rivals: frozenset[str] = frozenset()
+        """Models that report beside this one."""
 
-    def claimed_by(self, run: Run, model_id: str) -> _Series | None:
-        """Another model wants to report here: its series, if this one's model has gone silent
-        and its figures are committed."""
+    def claimed_by(self, run: Run, model_id: str, now: float) -> Series | None:
+        """Another model wants to report here: its series, if the prefix passes to it. Never
+        while this one's figures wait for their commit: they would be overwritten."""
         self._claims += 1
-        if self._claims < SUCCESSION:
+        returning = model_id == self._predecessor
+        silent = self._claims >= SUCCESSION and now - self._reported >= SILENCE
+        barred = model_id in self._rivals or len(self._rivals) >= MAX_RIVALS
+        if not returning and (barred or not silent):
             return None
         if self._pending is not None and self._pending.row == _row(run):
             return None
-        successor = _Series(self._prefix, model_id)
+        successor = Series(self.prefix, model_id)
         successor._defined, successor._number = self._defined, self._number
+        if returning:
+            successor._rivals = self._rivals | {self.model_id}
+        else:
+            successor._rivals, successor._predecessor = self._rivals, self.model_id
         return successor
 
-    def write(self, run: Run, report: Report) -> Mapping[str, float]:
+    def write(self, run: Run, report: Report, now: float) -> Mapping[str, float]:
         """Log the report; returns what was logged. Raises what the run raises."""
-        self._claims = 0
+        self._claims, self._reported = 0, now
         self._define(run)
         row = _row(run)
         earlier = self._pending if self._pending is not None and self._pending.row == row else None
-        metrics, closed, merged = self._log(run, report, earlier, row)
+        metrics, pending = self._log(run, report, earlier, row)
         after = _row(run)
         if after != row and after is not None and not self._committed(run):
             # Our report missed the row that was committed, and is in the one after it.
-            if earlier is not None:  # What it carried is in both: take it out of this one.
+            if earlier is None:
+                pending = replace(pending, row=after)
+            else:  # What it carried is in both: take it out of this one.
                 blank = dict.fromkeys(metrics, 0.0)
-                metrics, closed, merged = self._log(run, report, None, after, blank)
+                metrics, pending = self._corrected(run, report, _Pending(after, None, 0, blank))
             row = after
-        self._pending = None if row is None or after != row else _Pending(row, closed, merged)
+        self._pending = None if row is None or after != row else pending
         return metrics
 
+    def _corrected(
+        self, run: Run, report: Report, row: _Pending
+    ) -> tuple[Mapping[str, float], _Pending]:
+        """The report alone in its row, which has figures of an earlier one, too."""
+        try:
+            return self._log(run, report, row, row.row)
+        except Exception as error:  # noqa: BLE001 - of a run of any make
+            # The run has the report, so it must not come again. The next one, which carries it,
+            # takes the rest out.
+            counters.tell(
+                "correction",
+                "the W&B run did not take a correction, and shows an interval twice unless a "
+                f"report comes before its next commit: {shown(error, 200)}",
+                error,
+            )
+            closed = report.answer if report.reset else None
+            alone = flatten(report.answer, self.prefix)
+            return alone, replace(row, closed=closed, merged=int(report.reset))
+
     def _log(
-        self,
-        run: Run,
-        report: Report,
-        earlier: _Pending | None,
-        row: int | None,
-        blank: Mapping[str, float] | None = None,
-    ) -> tuple[Mapping[str, float], TimingAnswer | None, int]:
-        closed = None if earlier is None else earlier.closed
-        merged = 0 if earlier is None else earlier.merged
+        self, run: Run, report: Report, earlier: _Pending | None, row: int | None
+    ) -> tuple[Mapping[str, float], _Pending]:
+        """Add a report to what the row has; what the row has then."""
+        if earlier is None:
+            earlier = _Pending(-1 if row is None else row, None, 0)
+        closed, merged = earlier.closed, earlier.merged
         shown = report.answer if closed is None else merge_answers(closed, report.answer)
         self._number += 1
         metrics = {
-            **(blank or {}),
-            **flatten(shown, self._prefix),
+            **earlier.blank,
+            **flatten(shown, self.prefix),
             **self._of_reporting(merged + 1),
         }
         step = row if report.step is None else report.step
         if step is not None:
-            metrics[f"{self._prefix}/step"] = step
+            metrics[f"{self.prefix}/step"] = step
         run.log(dict(metrics), commit=False)
-        return metrics, *((shown, merged + 1) if report.reset else (closed, merged))
+        if report.reset:
+            closed, merged = shown, merged + 1
+        return metrics, _Pending(earlier.row, closed, merged)
 
     def _of_reporting(self, merged: int) -> dict[str, float]:
         counts = counters.snapshot()
         return {
-            f"{self._prefix}/reports.{name}": value
+            f"{self.prefix}/reports.{name}": value
             for name, value in (
                 ("number", self._number),
                 ("merged", merged),
@@ -146,7 +185,7 @@ class _Series:
             return
         self._defined = True
         try:
-            run.define_metric(f"{self._prefix}/*", step_metric=f"{self._prefix}/step")
+            run.define_metric(f"{self.prefix}/*", step_metric=f"{self.prefix}/step")
         except Exception as error:  # noqa: BLE001 - of a run of any make
             counters.tell(
                 "define_metric", f"W&B did not take the step metric: {shown(error, 200)}", error
@@ -158,42 +197,23 @@ class _Series:
         if is_finished(run):
             return True
         try:
-            return bool(run.summary.get(f"{self._prefix}/reports.number") == self._number)
+            return bool(run.summary.get(f"{self.prefix}/reports.number") == self._number)
         except Exception:  # noqa: BLE001 - of a run of any make
             log.debug("the run's summary is not to be had", exc_info=True)
             return True
 
 
 class RunLogs:
-    """The state of all runs, for as long as they exist. The worker's thread only."""
+    """The state of all runs, for as long as they exist. The worker's thread only. ``clock`` gives
+    seconds that nobody sets."""
 
-    def __init__(self) -> None:
-        self._runs: weakref.WeakKeyDictionary[Run, dict[str, _Series]] = weakref.WeakKeyDictionary()
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self.clock = clock
+        self._runs: weakref.WeakKeyDictionary[Run, dict[str, Series]] = weakref.WeakKeyDictionary()
 
-    def check(self, run: Run, prefix: str, model_id: str) -> None:
-        """Whether a report would be taken, as far as that is known before there is one. Raises
+    def series(self, run: Run, prefix: str, model_id: str) -> Series:
+        """Where a report would go, if there is one: nothing is changed yet. Raises
         `PrefixTakenError` and `RunFinishedError`."""
-        series = self._runs.get(run, {}).get(prefix)
-        if series is not None and series.model_id != model_id and not is_finished(run):
-            successor = series.claimed_by(run, model_id)
-            if successor is not None:
-                self._runs[run][prefix] = successor
-        self._series(run, prefix, model_id)
-
-    def write(self, run: Run, prefix: str, model_id: str, report: Report) -> Mapping[str, float]:
-        """Log the report; returns what was logged. Raises as `check` does, and what the run
-        raises."""
-        series = self._series(run, prefix, model_id)
-        try:
-            metrics = series.write(run, report)
-        except Exception as error:  # of a run of any make
-            if is_finished(run):
-                raise RunFinishedError from error
-            raise
-        self._runs.setdefault(run, {})[prefix] = series
-        return metrics
-
-    def _series(self, run: Run, prefix: str, model_id: str) -> _Series:
         if is_finished(run):
             raise RunFinishedError
         prefixes = self._runs.get(run, {})
@@ -203,14 +223,31 @@ class RunLogs:
                 raise PrefixTakenError(
                     f"the W&B run has timing under {MAX_PREFIXES} prefixes, and takes no more"
                 )
-            return _Series(prefix, model_id)
-        if series.model_id != model_id:
+            return Series(prefix, model_id)
+        if series.model_id == model_id:
+            return series
+        successor = series.claimed_by(run, model_id, self.clock())
+        if successor is None:
             raise PrefixTakenError(
                 f"the W&B run has the timing of model {shown(series.model_id)} under {prefix!r}, "
                 f"where that of {shown(model_id)} would overwrite it; "
                 "pass prefix= with a name for each model"
             )
-        return series
+        return successor
+
+    def write(self, run: Run, series: Series, report: Report) -> Mapping[str, float]:
+        """Log the report where `series` said; returns what was logged. Raises `RunFinishedError`,
+        and what the run raises."""
+        if is_finished(run):
+            raise RunFinishedError
+        try:
+            metrics = series.write(run, report, self.clock())
+        except Exception as error:  # of a run of any make
+            if is_finished(run):
+                raise RunFinishedError from error
+            raise
+        self._runs.setdefault(run, {})[series.prefix] = series
+        return metrics
 
 
 def _row(run: Run) -> int | None:

@@ -36,7 +36,14 @@ def _live_runs() -> list[Run]:
     wandb = sys.modules.get("wandb")
     runs = [*_active_runs(), getattr(wandb, "run", None)]
     live: dict[int, Run] = {id(run): run for run in runs if run is not None}
-    return [run for run in live.values() if not is_finished(run)]
+    return [run for run in live.values() if _is_ours(run) and not is_finished(run)]
+
+
+def _is_ours(run: Run) -> bool:
+    """Whether this process made it. A forked child finds its parent's, whose rows it would write
+    into. wandb offers no public way to ask; a run that does not tell is taken for ours."""
+    here = os.getpid()
+    return bool(getattr(run, "_init_pid", here) == here)
 
 
 def _active_runs() -> list[Run]:

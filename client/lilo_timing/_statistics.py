@@ -17,7 +17,7 @@ class ReportingStatistics:
     logged: int = 0
     """In a W&B run."""
     printed: int = 0
-    """On stdout, there being no run."""
+    """On stdout, there being no run; or in its buffer, where it could not be flushed."""
     overlapping: int = 0
     """Not made, since one of the same model to the same run was in flight. Nothing is lost: the
     interval stays open, and the next report covers it."""

@@ -5,7 +5,7 @@
     │   └── MissingBaseUrlError   nobody said where the control plane is
     ├── BadRequestError           the server understood the request and refused it: 400
     ├── UnauthorizedError         the API key is missing or wrong: 401, 403
-    ├── UnknownModelError         the server knows no such model: 404
+    ├── UnknownModelError         the server, or the model's sidecar, knows no such model
     ├── UnavailableError          no connection, or 502 or 503
     ├── SlowAnswerError           no answer in time, or 504
     └── UnexpectedAnswerError     an answer that is none of ours
@@ -37,7 +37,7 @@ class UnauthorizedError(TimingError):
 
 
 class UnknownModelError(TimingError):
-    """The server knows no such model, or has no timing route."""
+    """The server, or the model's sidecar, knows no such model, or there is no timing route."""
 
 
 class UnavailableError(TimingError):

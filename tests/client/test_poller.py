@@ -73,8 +73,8 @@ def answered(known: TrainerTiming) -> bool:
 
 
 def test_the_latest_answer_of_each_trainer_is_there(backend: str, server: TimingServer) -> None:
-    """As the sidecar gave it, with its age. The aggregate is asked for, with the token, and
-    nothing is reset."""
+    """As the sidecar gave it, with its age. The aggregate is asked for, with the token, as a
+    reader of its own, and nothing is reset."""
 
     async def watching(poller: TimingPoller) -> TrainerTiming:
         return await until(poller, "a", answered)
@@ -85,7 +85,8 @@ def test_the_latest_answer_of_each_trainer_is_there(backend: str, server: Timing
     assert known.age_s >= 0
     assert (known.error, known.consecutive_failures) == (None, 0)
     for request in server.requests:
-        assert (request.method, request.path, request.query) == ("GET", "/api/v1/timing", {})
+        assert (request.method, request.path) == ("GET", "/api/v1/timing")
+        assert request.query == {"reader": "lilo-poller"}
         assert request.headers["authorization"] == f"Bearer {TOKEN}"
 
 
@@ -154,6 +155,7 @@ def test_a_trainer_that_does_not_answer_in_time_has_failed(
         (error(401), "refused the control plane's token"),
         (error(400, message="no such thing"), "status 400: no such thing"),
         (error(500), "status is 500"),
+        (error(400, "unknown_parameter"), "knows no readers; update lilo-timing beside"),
     ],
 )
 def test_a_failure_is_told_and_the_answer_before_it_kept(

@@ -7,6 +7,7 @@ import logging
 import os
 import sys
 import threading
+import time
 import types
 from typing import Any
 
@@ -17,7 +18,19 @@ import pytest
 import lilo_timing
 from lilo_timing import _critical_path, flush_critical_path, log_critical_path, reporting_statistics
 from lilo_timing._worker import MAX_WAITING
-from support.timing_server import TIMEOUT, TimingServer, error, timing, timing_server, unused_url
+from support.timing_readers import ReaderModel
+from support.timing_server import (
+    TIMEOUT,
+    Answer,
+    Request,
+    TimingServer,
+    error,
+    ok,
+    silent_server,
+    timing,
+    timing_server,
+    unused_url,
+)
 
 _METRICS = lilo_timing.critical_path_metrics
 
@@ -75,6 +88,54 @@ def test_a_blocking_report_that_fails_returns_none() -> None:
     """It raises as little as any other."""
     assert log_critical_path("m", base_url=unused_url(), background=False) is None
     assert counts() == {"failed": 1}
+
+
+def test_a_blocking_report_waits_no_longer_than_its_timeout(
+    server: TimingServer, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    """Not for others' reports before it, either. It is made all the same, when its turn comes."""
+    with silent_server() as dead:
+        log_critical_path("other", base_url=dead, timeout=3.0)
+        began = time.monotonic()
+        assert log_critical_path("m", base_url=server.url, timeout=0.2, background=False) is None
+        assert time.monotonic() - began < 2.0
+        assert "the report of model 'm' is not made yet after 0.2 s" in caplog.text
+        assert counts() == {}
+        assert flush_critical_path(TIMEOUT)
+    assert len(printed(capsys)) == 1
+    assert counts() == {"failed": 1, "printed": 1}
+
+
+def test_a_model_that_the_sidecar_does_not_know_is_told(
+    server: TimingServer, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    """It answers with no figures and no account, which would read as if all were well. Once the
+    model is known, its interval is complete: nothing of it was ended."""
+    model = ReaderModel()
+    unknown = True
+
+    def answering(request: Request) -> Answer:
+        answer = model.answer(request)
+        if not unknown:
+            return answer
+        content = json.loads(answer.body)
+        return ok({**content, "phases": {}, "step": None, "interval": {
+            **content["interval"], "cursor": None, "from": "a0.0",
+        }})  # fmt: skip
+
+    server.answering = answering
+    for _ in range(2):
+        log_critical_path("typo", base_url=server.url, background=False)
+    with pytest.raises(lilo_timing.UnknownModelError, match="knows no model 'typo'"):
+        _METRICS("typo", base_url=server.url)
+    assert printed(capsys) == []
+    assert caplog.text.count("knows no model 'typo'; is the model_id right?") == 1
+    unknown = False
+    model.record()
+    log_critical_path("typo", base_url=server.url, background=False)
+    (line,) = printed(capsys)
+    assert line["metrics"]["lilo/interval.complete"] == 1
+    assert counts() == {"failed": 2, "printed": 1}
 
 
 def test_a_blocking_report_comes_after_one_in_flight(

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from lilo_timing import reporting_statistics
+from support.timing_readers import ReaderModel, records
 from support.timing_server import TimingServer, ok, phase, timing
 from support.wandb_history import metric_definitions
 from support.wandb_runs import EXECUTE, Interrupted, Runs, figures, intervals, report
@@ -166,6 +167,42 @@ def test_a_phase_that_only_the_carried_report_had_counts_once(
     rows = runs.rows(run)
     assert [row.get("lilo/a.persist.count") for row in rows] == [1, 0]
     assert [row.get("lilo/b.persist.count") for row in rows] == [None, 1]
+
+
+class Refusing(Interrupted):
+    """One that also refuses the correction of what the commit made wrong."""
+
+    def __init__(self, run: Any) -> None:
+        super().__init__(run)
+        self.refuse_in = -1
+
+    def log(self, metrics: dict[str, Any], commit: bool) -> None:
+        if self.interrupt:
+            self.refuse_in = 1
+        elif self.refuse_in > 0:
+            self.refuse_in -= 1
+            raise OSError("disk full")
+        super().log(metrics, commit)
+
+
+def test_a_correction_that_is_refused_is_made_by_the_next_report(
+    runs: Runs, server: TimingServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The run has the report by then, so it does not come again; what the committed row has as
+    well is taken out with the next one, and a phase that only that has becomes 0."""
+    model = ReaderModel()
+    server.answering = model.answer
+    run = runs.start()
+    refusing = Refusing(run)
+    for number in range(3):
+        model.record()
+        refusing.interrupt = number == 1
+        report(server, run=refusing)
+    run.log({"loss": 2.0})
+    found = [records(row) for row in runs.rows(run)]
+    assert found == [{0: 1}, {0: 0, 1: 1, 2: 1}]
+    assert caplog.text.count("did not take a correction") == 1
+    assert reporting_statistics().logged == 3
 
 
 def test_a_run_that_does_not_tell_its_row_is_logged_to_without_carrying(

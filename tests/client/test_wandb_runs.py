@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import gc
+import os
 import weakref
 from typing import Any
 
 import pytest
 
 from lilo_timing import flush_critical_path, log_critical_path, reporting_statistics
-from lilo_timing._run_log import MAX_PREFIXES
-from support.timing_server import TIMEOUT, TimingServer, error
-from support.wandb_runs import EXECUTE, Interrupted, Runs, figures, report
+from support.timing_server import TIMEOUT, TimingServer
+from support.wandb_runs import EXECUTE, Interrupted, Runs, report
 
 
 def test_a_run_finished_meanwhile_gets_nothing_nor_does_a_newer_one(
@@ -93,62 +93,23 @@ def test_the_global_run_beside_another_is_not_guessed(runs: Runs, server: Timing
     assert reporting_statistics().ambiguous == 1
 
 
-def test_two_models_under_one_prefix_do_not_overwrite_each_other(
-    runs: Runs, server: TimingServer, caplog: pytest.LogCaptureFixture
+def test_a_forked_child_leaves_its_parents_run_alone(
+    runs: Runs, server: TimingServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The second one's reports are not made, its interval stays open, and a warning tells what
-    to pass; with a prefix of its own it is logged beside the first."""
+    """It finds the run of its parent, in whose rows its report would overwrite the parent's; it
+    has none of its own, so it prints."""
     run = runs.start()
-    report(server, "a", step=1)
-    report(server, "b", step=2)
-    report(server, "b", step=3)
-    assert [request.query["model_id"] for request in server.requests] == ["a"]
-    assert caplog.text.count("pass prefix= with a name for each model") == 1
-    report(server, "b", step=4, prefix="other")
-    report(server, "a", step=5)
-    (row,) = runs.rows(run)
-    assert (row["lilo/step"], row["other/step"]) == (5, 4)
-    assert (figures(row)[0], figures(row, "other/forward_backward.execute")[0]) == (2, 1)
-    assert reporting_statistics().ambiguous == 2
-
-
-def test_a_loop_may_go_on_with_a_new_model(runs: Runs, server: TimingServer) -> None:
-    """A trainer was restarted and the loop has a new model in the same run: once the old one has
-    been silent for three reports, and its figures are committed, the new one's are logged. Two
-    that both go on reporting never take turns."""
-    run = runs.start()
-    report(server, "old", step=1)
-    for step in (2, 3, 4):
-        report(server, "new", step=step)
-    assert reporting_statistics().ambiguous == 3, "the old one's figures wait for their commit"
-    run.log({"loss": 1.0})
-    report(server, "new", step=5)
-    run.log({"loss": 2.0})
-    for step in range(6, 12, 2):
-        report(server, "old", step=step)
-        report(server, "new", step=step + 1)
-    assert reporting_statistics().ambiguous == 6
-    rows = [row for row in runs.rows(run) if "lilo/step" in row]
-    assert [row["lilo/step"] for row in rows] == [1, 5, 11]
-
-
-def test_a_model_that_was_never_reported_takes_no_prefix(runs: Runs, server: TimingServer) -> None:
-    """A wrong id that the server does not know does not keep the right one out."""
-    run = runs.start()
-    good = server.answering
-    server.answering = lambda _: error(404)
-    report(server, "typo")
-    server.answering = good
-    report(server, "right", step=2)
-    assert [row["lilo/step"] for row in runs.rows(run)] == [2]
-
-
-def test_prefixes_of_a_run_are_bounded(runs: Runs, server: TimingServer) -> None:
-    """A prefix too many is refused and counted."""
-    runs.start()
-    for number in range(MAX_PREFIXES + 1):
-        report(server, f"m{number}", prefix=f"p{number}")
-    assert (reporting_statistics().logged, reporting_statistics().ambiguous) == (MAX_PREFIXES, 1)
+    monkeypatch.setattr(runs.wandb, "run", run)  # as it is unless there were others before
+    report(server, step=1)
+    if not (child := os.fork()):
+        status = 1
+        try:
+            report(server, step=2)
+            status = reporting_statistics().printed != 1
+        finally:
+            os._exit(status)
+    assert os.waitpid(child, 0)[1] == 0
+    assert [row["lilo/step"] for row in runs.rows(run)] == [1]
 
 
 def test_a_step_metric_that_is_refused_costs_no_point(

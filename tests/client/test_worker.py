@@ -107,6 +107,8 @@ def test_flush_does_not_wait_for_later_jobs() -> None:
     flushing = threading.Thread(target=lambda: flushed.append(worker.flush(TIMEOUT)))
     flushing.start()
     assert first.running.wait(TIMEOUT)
+    while not worker._changed._waiters:  # type: ignore[attr-defined]
+        flushing.join(0.001)  # it waits before the second is there
     worker.submit(second.job)
     first.go.set()
     assert second.running.wait(TIMEOUT)

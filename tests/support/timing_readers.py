@@ -17,9 +17,9 @@ class ReaderModel:
     """Answers as a sidecar does after `record` calls, each of which is a phase of its own, so
     that it shows in an answer by name. Any thread."""
 
-    def __init__(self) -> None:
+    def __init__(self, first_epoch: int = 0xA0) -> None:
         self._lock = threading.Lock()
-        self._epochs = (f"{number:x}" for number in itertools.count(0xA0))
+        self._epochs = (f"{number:x}" for number in itertools.count(first_epoch))
         self.recorded = 0
         self._lose()
 
@@ -64,6 +64,7 @@ class ReaderModel:
                     "final": False,
                 },
                 journal={"writing": True, "reason": None},
+                step={"wall_s": 1.0, "client_s": 1.0, "since": 0.0, "until": 1.0},
             )
         )
 

@@ -205,6 +205,26 @@ def silent_server() -> Iterator[str]:
         yield f"http://127.0.0.1:{listener.getsockname()[1]}"
 
 
+@contextlib.contextmanager
+def speaking_server(speak: Callable[[socket.socket], None]) -> Iterator[str]:
+    """The URL of a server that says whatever ``speak`` sends, on a thread for each connection."""
+
+    def serve(connection: socket.socket) -> None:
+        with connection, contextlib.suppress(OSError):  # the client left
+            speak(connection)
+
+    def accept() -> None:
+        with contextlib.suppress(OSError):  # closed
+            while True:
+                connection, _ = listener.accept()
+                threading.Thread(target=serve, args=(connection,), daemon=True).start()
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        threading.Thread(target=accept, daemon=True).start()
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+        listener.shutdown(socket.SHUT_RDWR)  # which ends a waiting accept
+
+
 def unused_url() -> str:
     """A URL where nothing listens."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
