@@ -16,8 +16,8 @@ from .peers import Peer
 from .session import Session
 from .throttle import Throttle
 
-READ_BYTES: Final = 64 * 1024
-"""Taken from a connection before the others get their turn."""
+READ_BYTES: Final = 8 * 1024
+"""Taken from a connection before the others, and readers, get their turn: about a batch."""
 
 _TOLD: Final = "the producer was told why"
 """In the log instead of the reason, which may quote what the producer sent."""

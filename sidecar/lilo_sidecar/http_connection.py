@@ -26,6 +26,8 @@ never finds its connection closed under it."""
 GRACEFUL_TIMEOUT: Final = 1.0
 """Seconds for answers under way, at shutdown and when the client stops sending; and for a client
 to hang up after its last answer."""
+_MOMENT: Final = 0.001
+"""Seconds in which a client cannot be told from one that takes its answer at once."""
 _READ_BYTES: Final = 4 * 1024
 """A request's head, mostly. What of the requests behind it comes along is held until their turn;
 the rest stays in the system's buffers, whose size is bounded, until then."""
@@ -89,6 +91,14 @@ class HttpConnection:
         self._reading = trio.CancelScope()
         self._phase = _Phase.NEW
         self._told_to_close = False
+
+    @property
+    def is_worked_on(self) -> bool:
+        """Whether the next step of an answer is the sidecar's, as far as can be told: a piece that
+        has only just been handed to the system is hardly held up."""
+        if self.quiet_since is not None:
+            return False
+        return not self.unsent or trio.current_time() - self.unsent_since < _MOMENT
 
     def close(self) -> None:
         """End it at once, whatever it is doing."""

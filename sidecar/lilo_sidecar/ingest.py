@@ -31,6 +31,9 @@ HELLO_TIMEOUT: Final = 10.0
 """Seconds for the hello, which a hook sends as soon as it is connected."""
 ANSWER_TIMEOUT: Final = 10.0
 """Seconds for a producer to take an answer: a few bytes, of which its socket holds thousands."""
+GIVE_WAY: Final = 0.003
+"""Seconds that a batch waits for readers' answers: some of them, so that readers without end do
+not keep producers out."""
 DRAIN_TIMEOUT: Final = 1.0
 """Seconds at shutdown for what was sent already."""
 LOOK_INTERVAL: Final = 1.0
@@ -95,6 +98,11 @@ class Ingest:
         self._throttle = Throttle(_log)
         self._nursery: trio.Nursery | None = None
         """Of the connections' tasks, while `run` runs."""
+        self._others_wait: Callable[[], bool] = lambda: False
+
+    def give_way_to(self, others_wait: Callable[[], bool]) -> None:
+        """Whenever others wait, batches do, for a moment."""
+        self._others_wait = others_wait
 
     def statistics(self) -> IngestStatistics:
         """The counts by now."""
@@ -215,6 +223,7 @@ class Ingest:
             with trio.CancelScope(deadline=trio.current_time() + HELLO_TIMEOUT) as scope:
                 while connection.ending is None:
                     await trio.lowlevel.wait_readable(connection.socket)
+                    await self._give_way()
                     connection.read()
                     if connection.greeted:
                         scope.deadline = math.inf
@@ -230,6 +239,13 @@ class Ingest:
             self._endings[connection.ending or Ending.FAULT] += 1
             del self._connections[connection]
             connection.socket.close()
+
+    async def _give_way(self) -> None:
+        """Let readers have their answers first, within reason: an answer takes several turns of
+        the event loop, and in each of them every producer would have its batch applied."""
+        until = trio.current_time() + GIVE_WAY
+        while self._others_wait() and trio.current_time() < until:
+            await trio.lowlevel.checkpoint()
 
     async def _answer(self, connection: Connection) -> None:
         with trio.move_on_after(ANSWER_TIMEOUT) as scope:

@@ -70,6 +70,7 @@ class Daemon:
                 async with trio.open_nursery() as web:
                     server = HttpServer(api.app(token))
                     api.served_by(server)
+                    ingest.give_way_to(lambda: server.is_working)
                     serve = partial(server.run, http, self._stop.wait)
                     await self._start(web, "the HTTP server", serve)
                     ready = {"socket": str(self._options.socket), "http": url}

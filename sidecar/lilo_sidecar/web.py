@@ -101,6 +101,11 @@ class HttpServer:
             faults=self._faults,
         )
 
+    @property
+    def is_working(self) -> bool:
+        """Whether somebody waits for an answer, and not the other way round."""
+        return any(connection.is_worked_on for connection in self._connections)
+
     async def run(
         self,
         listener: socket.socket,

@@ -102,6 +102,48 @@ def test_idle_producer_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     run(tmp_path, act)
 
 
+def test_readers_who_wait_come_first(tmp_path: Path) -> None:
+    """As long as an answer is being made, no batch is applied; not a moment longer."""
+
+    async def act(intake: Intake) -> None:
+        left = 20
+
+        def others_wait() -> bool:
+            nonlocal left
+            left = max(0, left - 1)
+            assert left == 0 or intake.core.lifetime(0.0).delivery.applied == 0
+            return left > 0
+
+        with Producer(intake.path) as producer:
+            producer.socket.sendall(hello_frame())
+            await intake.settle()
+            intake.ingest.give_way_to(others_wait)
+            producer.post(span(["m"], 0.0, 1.0))
+            await intake.settle()
+            assert left == 0
+            assert intake.core.lifetime(0.0).delivery.applied == 1
+
+    run(tmp_path, act)
+
+
+def test_readers_without_end_keep_no_producer_out(tmp_path: Path) -> None:
+    """Somebody waits for an answer all the time: batches are applied all the same."""
+
+    async def main() -> None:
+        with unix_listener(tmp_path / "timing.sock") as listener:
+            intake = Intake(tmp_path / "timing.sock", listener)
+            intake.ingest.give_way_to(lambda: True)
+            async with trio.open_nursery() as nursery:
+                await nursery.start(intake.ingest.run, listener)
+                with Producer(intake.path) as producer:
+                    await trio.to_thread.run_sync(producer.greet)
+                    for number in range(1, 4):
+                        assert await trio.to_thread.run_sync(producer.work) == number
+                nursery.cancel_scope.cancel()
+
+    trio.run(main)  # by the real clock, which goes on while everybody works
+
+
 def test_producer_that_takes_no_answers_is_let_go(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

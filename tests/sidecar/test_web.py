@@ -159,6 +159,28 @@ def test_head_has_its_time_from_its_first_byte() -> None:
     run(act)
 
 
+def test_work_on_an_answer_is_told_from_a_wait_for_its_reader() -> None:
+    """So that producers give way to the one and not to the other."""
+
+    async def act(site: Site) -> None:
+        async with await site.connect() as idle, await site.connect() as asking:
+            assert await status(idle) == b"200"
+            await trio.testing.wait_all_tasks_blocked()
+            assert not site.server.is_working
+            await asking.send_all(HANG)
+            await site.hanging.wait()
+            assert site.server.is_working
+        async with await site.connect() as deaf:
+            await trio.testing.wait_all_tasks_blocked(0.01)
+            await deaf.send_all(b"GET /large HTTP/1.1\r\nhost: x\r\n\r\n")
+            await trio.testing.wait_all_tasks_blocked(0.01)
+            await trio.sleep(2 * GRACEFUL_TIMEOUT)  # the one that hung is gone by then
+            assert site.statistics.connections == 1
+            assert not site.server.is_working
+
+    run(act)
+
+
 def test_head_of_a_request_is_bounded() -> None:
     """One that is longer than anybody needs is refused without being kept."""
 

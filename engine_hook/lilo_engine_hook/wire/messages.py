@@ -29,7 +29,9 @@ MAX_FRAME: Final = 256 * 1024
 """Bytes of one message. A receiver holds at most one frame and one read per connection."""
 MAX_EVENT_BYTES: Final = 128 * 1024
 """Bytes of one packed event: two always fit into a frame, so a batch can always be closed."""
-MAX_EVENTS_PER_BATCH: Final = 1024
+MAX_EVENTS_PER_BATCH: Final = 128
+"""What a hook puts into one; a sidecar takes as many as there may be in an array. It applies a
+batch in one go, and answers readers in between: more at a time would keep them waiting."""
 
 # A decoder allocates an array as soon as it has read its header. The C decoder nests at most
 # 512 deep, so a hostile frame costs at most 512 * 1024 * 8 bytes = 4 MiB, for a moment.
