@@ -14,9 +14,13 @@ In a control plane:
 
     app = Starlette(routes=[*timing_routes(engine_for), ...])
 
-Importing this loads nothing but the standard library; httpx comes with the first request, and
-wandb is used where the caller has imported it.
+Importing this loads nothing but the standard library, and for a training loop nothing of what is
+for control planes; httpx comes with the first request, and wandb is used where the caller has
+imported it.
 """
+
+from importlib import import_module
+from typing import TYPE_CHECKING
 
 from ._critical_path import (
     critical_path_metrics,
@@ -24,10 +28,6 @@ from ._critical_path import (
     log_critical_path,
     reporting_statistics,
 )
-from ._endpoint import SidecarEndpoint
-from ._placement import least_waiting
-from ._poller import TimingPoller, TrainerTiming
-from ._routes import timing_routes
 from ._statistics import ReportingStatistics
 from .errors import (
     BadRequestError,
@@ -40,6 +40,21 @@ from .errors import (
     UnexpectedAnswerError,
     UnknownModelError,
 )
+
+if TYPE_CHECKING:
+    from ._endpoint import SidecarEndpoint
+    from ._placement import least_waiting
+    from ._poller import TimingPoller, TrainerTiming
+    from ._routes import timing_routes
+
+_OF_CONTROL_PLANES = {
+    "SidecarEndpoint": "_endpoint",
+    "TimingPoller": "_poller",
+    "TrainerTiming": "_poller",
+    "least_waiting": "_placement",
+    "timing_routes": "_routes",
+}
+"""Where each is, to be imported when it is first asked for."""
 
 __all__ = [
     "BadRequestError",
@@ -62,3 +77,13 @@ __all__ = [
     "reporting_statistics",
     "timing_routes",
 ]
+
+
+def __getattr__(name: str) -> object:
+    if name not in _OF_CONTROL_PLANES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f".{_OF_CONTROL_PLANES[name]}", __name__), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import base64
+import binascii
 import contextlib
 import math
 import os
@@ -155,7 +155,7 @@ def _headers(request: TimingRequest, url: httpx.URL) -> dict[str, str]:
     if request.api_key is not None:
         headers[API_KEY_HEADER] = request.api_key
     if url.userinfo:
-        credentials = base64.b64encode(f"{url.username}:{url.password}".encode())
+        credentials = binascii.b2a_base64(f"{url.username}:{url.password}".encode(), newline=False)
         headers["Authorization"] = f"Basic {credentials.decode('ascii')}"
     return headers
 
