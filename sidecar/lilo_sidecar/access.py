@@ -4,20 +4,28 @@ the token."""
 from __future__ import annotations
 
 import ipaddress
+import logging
+import os
+import stat
 from pathlib import Path
 from typing import Final
 
 from .errors import StartError
+from .regular import regular_file
 
 MAX_TOKEN: Final = 4096
 """Bytes of a token file: a header of this size still passes every proxy's default limit."""
+_OTHERS_READ: Final = stat.S_IRGRP | stat.S_IROTH
+
+_log = logging.getLogger("lilo_sidecar")
 
 
 def read_token(path: Path) -> str:
     """The token in a file, without the space around it. Raises `StartError`, which never
     quotes the file's content."""
     try:
-        with path.open("rb") as file:
+        with regular_file(path, follow=True) as file:  # secrets are mounted as links
+            status = os.fstat(file.fileno())
             data = file.read(MAX_TOKEN + 1)
     except OSError as error:
         raise StartError(f"cannot read the token file {path}: {error.strerror}") from None
@@ -33,6 +41,12 @@ def read_token(path: Path) -> str:
         raise StartError(
             f"the token file {path} holds characters that a header cannot carry; "
             "a token is one word of printable ASCII"
+        )
+    if status.st_uid == os.geteuid() and status.st_mode & _OTHERS_READ:
+        _log.warning(
+            "other users may read the token file %s (mode %04o); chmod 600 it",
+            path,
+            stat.S_IMODE(status.st_mode),
         )
     return token.decode("ascii")
 

@@ -33,7 +33,7 @@ def own_directory(path: Path, *, shared: bool, warn: bool = True) -> Iterator[in
     Without ``warn`` the log does not hear what is doubtful about it.
     """
     check_way(path, warn=False)  # nothing is made in a place that a link of somebody's leads to
-    _make(path, shared=shared)
+    make_directories(path, shared=shared)
     there = check_way(path, warn=warn)  # others may have made a part of it meanwhile
     descriptor = os.open(there, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:
@@ -43,7 +43,9 @@ def own_directory(path: Path, *, shared: bool, warn: bool = True) -> Iterator[in
         os.close(descriptor)
 
 
-def _make(path: Path, *, shared: bool) -> None:
+def make_directories(path: Path, *, shared: bool) -> None:
+    """Make a directory and its parents, as far as they are missing: for this user alone, or such
+    that others can reach what is in it. Raises `OSError`."""
     # One by one: the parents that `mkdir` makes by itself are anybody's under a lax umask.
     for missing in reversed([each for each in (path, *path.parents) if not each.exists()]):
         with contextlib.suppress(FileExistsError):  # another one that starts here made it

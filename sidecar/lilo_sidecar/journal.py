@@ -1,13 +1,16 @@
 """The journal: everything that changed the core's state, in order, in a file.
 
-A file is a line that names the format, then records: each one the length and the CRC-32 of its
-payload, four bytes big-endian each, and the payload, one msgpack array that begins with the
-record's kind. A record that is not there whole, or not as it was written, ends the journal: what
-a process that was killed left behind is cut off there.
+A file is a line that names the format, then records: each one the length of its payload, the
+CRC-32 of that length and the CRC-32 of the payload, four bytes big-endian each, and the payload,
+one msgpack array that begins with the record's kind. A record that is not there whole, or not as
+it was written, ends the journal. With its length known to be right, a record that was never
+written whole, as a process that is killed leaves one, is told from damage, behind which other
+records may have been.
 """
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import zlib
@@ -20,10 +23,10 @@ import msgpack
 
 from lilo_engine_hook import wire
 
-MAGIC: Final = b"lilo-timing journal 1\n"
+MAGIC: Final = b"lilo-timing journal 2\n"
 MAX_RECORD: Final = wire.MAX_FRAME + 4096
 """Bytes of a payload: a batch as it came, and whose it was."""
-_HEAD: Final = 8
+_HEAD: Final = 12
 _MAX_TEXT: Final = 4 * wire.MAX_MODEL_ID
 """Bytes of a string in a record; batches are no strings but bytes."""
 
@@ -75,11 +78,15 @@ class BrokenJournalError(Exception):
     """The journal goes on with something that is no record; it ends there."""
 
 
+class TornJournalError(BrokenJournalError):
+    """It ends with a part of a record: nothing was done yet of what that would have said."""
+
+
 def encode(record: Record) -> bytes:
     """The record as it stands in the file."""
     payload: bytes = msgpack.packb((_NUMBERS[type(record)], *record))
-    head = len(payload).to_bytes(4, "big") + zlib.crc32(payload).to_bytes(4, "big")
-    return head + payload
+    length = len(payload).to_bytes(4, "big")
+    return length + _checksum(length) + _checksum(payload) + payload
 
 
 def read_records(data: bytes) -> Iterator[Record]:
@@ -90,14 +97,21 @@ def read_records(data: bytes) -> Iterator[Record]:
     at = len(MAGIC)
     while at < len(data):
         left = len(data) - at
-        size = int.from_bytes(data[at : at + 4], "big")
-        if left < _HEAD or size > left - _HEAD:
-            raise BrokenJournalError(f"its last {left} bytes are no whole record")
+        length, sealed, checksum = (data[at + i : at + i + 4] for i in range(0, _HEAD, 4))
+        size = int.from_bytes(length, "big")
+        if left >= _HEAD and (sealed != _checksum(length) or size > MAX_RECORD):
+            raise BrokenJournalError(f"its last {left} bytes are not as they were written")
+        if left < _HEAD + size:
+            raise TornJournalError(f"its last {left} bytes are no whole record")
         payload = data[at + _HEAD : at + _HEAD + size]
-        if size > MAX_RECORD or zlib.crc32(payload) != int.from_bytes(data[at + 4 : at + 8], "big"):
+        if checksum != _checksum(payload):
             raise BrokenJournalError(f"its last {left} bytes are not as they were written")
         yield _parse(payload)
         at += _HEAD + size
+
+
+def _checksum(data: bytes) -> bytes:
+    return zlib.crc32(data).to_bytes(4, "big")
 
 
 def _parse(payload: bytes) -> Record:
@@ -126,23 +140,37 @@ class JournalFile:
     file is not to be used any more: its end may be torn."""
 
     def __init__(self, path: Path) -> None:
-        """Make a new file; there must be none at ``path``."""
+        """Make a new file; there must be none at ``path``. After an error it may be there."""
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
         self._fd = os.open(path, flags, 0o600)
-        status = os.fstat(self._fd)
-        self.identity = (status.st_dev, status.st_ino)
-        """Device and inode."""
-        self.size = 0
-        """Bytes written."""
-        self._write(MAGIC)
+        try:
+            status = os.fstat(self._fd)
+            self.identity = (status.st_dev, status.st_ino)
+            """Device and inode."""
+            self.size = 0
+            """Bytes written."""
+            self._write(MAGIC)
+        except BaseException:
+            self.close()
+            raise
 
     def append(self, record: Record) -> None:
         """Write one record, in one piece: from then on it survives this process. It is not synced
         to the disk: the machine's own end may cost the last seconds, cut off as a torn tail."""
         self._write(encode(record))
 
+    def end(self) -> None:
+        """The state goes on in memory only: whoever finds the file, empty now, is to begin anew.
+        That takes neither room on the disk nor a right to the directory. Closes it."""
+        try:
+            os.ftruncate(self._fd, 0)
+        finally:
+            self.close()
+
     def close(self) -> None:
-        os.close(self._fd)
+        """Write no more. Never raises: what is in the page cache stays there."""
+        with contextlib.suppress(OSError):
+            os.close(self._fd)
 
     def _write(self, data: bytes) -> None:
         written = os.write(self._fd, data)

@@ -26,8 +26,13 @@ from .timing import Health, Timing
 
 TEND_INTERVAL: Final = 5.0
 """Seconds between looks after the journal: one that could not be written is tried again."""
+_MAX_PAUSE: Final = 11
+"""Looks that are left out, at most, while the state is too large: to find that out takes as long
+as to write a snapshot, and nothing else runs meanwhile."""
 _MIN_TAIL: Final = 1024 * 1024
 """Bytes of a journal that are worth a new snapshot."""
+_UNPACKED: Final = 5
+"""Bytes of the state for each of a snapshot's, about."""
 
 _log = logging.getLogger("lilo_sidecar.journal")
 
@@ -57,6 +62,9 @@ class Recorder:
         self._file: JournalFile | None = None
         self._limit = _MIN_TAIL
         self._reason: str | None = None
+        self._pause = 0
+        """Looks to leave out before the state is tried again that was too large."""
+        self._left_out = 0
         self._begin()
 
     @property
@@ -74,17 +82,19 @@ class Recorder:
     def tend(self) -> None:
         """Begin a new journal if there is none, or if somebody removed it."""
         if self._file is None:
-            self._begin()
+            if self._left_out < self._pause:
+                self._left_out += 1
+            else:
+                self._begin()
         elif self._directory is not None and not self._directory.holds(self._file):
             _log.warning("the journal was removed by somebody; a new one is begun")
-            self._directory.close()
             self._begin()
 
     def close(self) -> None:
         """Write no more, and let another sidecar use the directory."""
-        if self._file is not None:
-            self._file.close()
-            self._file = None
+        file, self._file = self._file, None
+        if file is not None:
+            file.close()
         if self._directory is not None:
             self._directory.close()
 
@@ -151,42 +161,49 @@ class Recorder:
                 self._directory.open()
             snapshot = dump(self._core)
             file = self._directory.begin(snapshot)
-        except (OSError, SnapshotTooLargeError) as error:
+        except SnapshotTooLargeError as error:
+            self._stop_writing(str(error), again=self._pause > 0)
+            self._pause, self._left_out = min(2 * self._pause + 1, _MAX_PAUSE), 0
+            return
+        except OSError as error:
             self._stop_writing(_reason(error))
             return
         except Exception as error:  # noqa: BLE001 - a fault of ours must not cost the figures
             self._stop_writing(f"a fault of the sidecar: {described(error)}")
             return
-        if self._file is not None:
-            self._file.close()
-        self._file = file
-        # A snapshot costs time in proportion to its size; so it is not made for less than that.
-        self._limit = min(max(len(snapshot), _MIN_TAIL), MAX_TAIL)
+        before, self._file = self._file, file
+        if before is not None:
+            before.close()
+        # A snapshot costs time in proportion to the state; so it is not made for less than that.
+        self._limit = min(max(_UNPACKED * len(snapshot), _MIN_TAIL), MAX_TAIL)
         if self._reason is not None:
             _log.info("the journal is written again")
         self._reason = None
+        self._pause = 0
 
-    def _stop_writing(self, reason: str) -> None:
-        if reason != self._reason:
+    def _stop_writing(self, reason: str, *, again: bool = False) -> None:
+        """``again``: the log was told, if with other figures."""
+        if reason != self._reason and not again:
             _log.warning(
                 "the journal cannot be written: %s; the sidecar goes on in memory and tries again "
-                "every %.0f s. If it ends meanwhile, what it counted is lost",
+                "every %.0f s, or less often. If it ends meanwhile, what it counted is lost",
                 reason,
                 TEND_INTERVAL,
             )
         self._reason = reason
-        if self._file is not None:
-            self._file.close()
-            self._file = None
+        # What is there is of the past: to go on from it would give figures out twice. Both are
+        # tried, since each can do what the other cannot.
+        file, self._file = self._file, None
+        if file is not None:
+            with contextlib.suppress(OSError):
+                file.end()
         if self._directory is None:
             return
         if self._directory.is_open:
-            # What is there is of the past: to go on from it would give figures out twice.
-            with contextlib.suppress(OSError):
-                self._directory.discard()
+            self._directory.discard()
         self._directory.close()
 
 
-def _reason(error: OSError | SnapshotTooLargeError) -> str:
+def _reason(error: OSError) -> str:
     """Without the path, which is nobody's business who only reads `/healthz`."""
-    return (error.strerror or "I/O error") if isinstance(error, OSError) else str(error)
+    return error.strerror or "I/O error"

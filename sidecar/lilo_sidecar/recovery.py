@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import secrets
+from typing import Final
 
 from lilo_engine_hook import wire
 
@@ -18,10 +19,13 @@ from .journal import (
     Connected,
     Disconnected,
     Record,
+    TornJournalError,
     read_records,
 )
 from .snapshot import OtherVersionError, SnapshotError, load
 from .state_directory import StateDirectory
+
+_SET_ASIDE: Final = "the state is set aside, and the figures begin anew: %s"
 
 _log = logging.getLogger("lilo_sidecar.journal")
 
@@ -32,41 +36,54 @@ def recover(directory: StateDirectory, now: float) -> CriticalPath:
     core = None
     try:
         directory.open()
-        core = _recovered(directory)
     except OSError as error:
         _log.debug("no state is read: %s", error)  # whoever writes there next says so
-    if core is None:
-        return CriticalPath(secrets.token_hex(4))
-    core.disconnect_all(now)
-    return core
+    else:
+        core = _recovered(directory, now)
+    return CriticalPath(secrets.token_hex(4)) if core is None else core
 
 
-def _recovered(directory: StateDirectory) -> CriticalPath | None:
-    generation = directory.latest()
-    if generation is None:
-        return None
+def _recovered(directory: StateDirectory, now: float) -> CriticalPath | None:
     try:
+        generation = directory.latest()
+        if generation is None:
+            return None
+        if not generation.journal:
+            _log.warning(
+                "the sidecar that ended did not write down the last that it counted; "
+                "the figures begin anew"
+            )
+            return None
         core = load(generation.snapshot)
+        done = replay(core, generation.journal)
+        core.disconnect_all(now)
+    except OtherVersionError as error:
+        _log.info(_SET_ASIDE, error)
     except SnapshotError as error:
-        kind = logging.INFO if isinstance(error, OtherVersionError) else logging.WARNING
-        _log.log(kind, "the snapshot is set aside, and the figures begin anew: %s", error)
-        directory.set_aside()
-        return None
-    done = replay(core, generation.journal)
-    _log.info("going on from the journal: a snapshot and %d records", done)
-    return core
+        _log.warning(_SET_ASIDE, error)
+    except OSError as error:
+        _log.warning(_SET_ASIDE, f"it cannot be read: {error.strerror}")
+    except Exception as error:  # noqa: BLE001 - whatever is there must not keep the sidecar down
+        _log.warning(_SET_ASIDE, f"it holds a broken state: {described(error)}")
+    else:
+        _log.info("going on from the journal: a snapshot and %d records", done)
+        return core
+    directory.set_aside()
+    return None
 
 
 def replay(core: CriticalPath, journal: bytes) -> int:
-    """Do again what a journal says, up to its last whole record; how many there are."""
+    """Do again what a journal says, up to its last whole record; how many there are. Where more
+    is cut off than what nobody was answered, readers hear of it."""
     done = 0
     try:
         for record in read_records(journal):
             _do(core, record)
             done += 1
     except BrokenJournalError as error:
-        if journal:
-            _log.warning("the journal is cut off after %d records: %s", done, error)
+        _log.warning("the journal is cut off after %d records: %s", done, error)
+        if not isinstance(error, TornJournalError):
+            core.cut_off(secrets.token_hex(4))
     return done
 
 

@@ -120,7 +120,8 @@ def remove_state(directory: Path) -> None:
             return
         for entry in list(directory.iterdir()):
             if any(map(entry.match, _STATE_FILES)):
-                entry.unlink()
+                with contextlib.suppress(OSError):  # a directory by that name is not a sidecar's
+                    entry.unlink()
         directory.rmdir()
 
 

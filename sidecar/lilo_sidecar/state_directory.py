@@ -1,8 +1,9 @@
 """Where the state is kept: snapshots, and the journals that go on from them.
 
 Generation N is ``snapshot-N`` and ``journal-N``, which goes on from it; ``journal-N-1`` is kept
-for whoever wants to look back. All that stays under MAX_BYTES at every moment: before something
-is added, something goes.
+for whoever wants to look back. A snapshot whose journal is missing or empty is of the past: the
+sidecar went on from it without writing down how. All that stays under MAX_BYTES at every moment:
+before something is added, something goes.
 """
 
 from __future__ import annotations
@@ -10,26 +11,35 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
+import itertools
 import os
-import re
 import stat
-from collections.abc import Collection
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from .directories import make_directories
 from .journal import MAX_RECORD, JournalFile
+from .regular import regular_file
 from .snapshot import MAX_SNAPSHOT
+from .state_files import (
+    ASIDE,
+    MAX_NUMBER,
+    NEW,
+    Entry,
+    empty_file,
+    entries,
+    remove_file,
+    write_file,
+)
 
 MAX_BYTES: Final = 32 * 1024 * 1024
 """Of all files together."""
 MAX_TAIL: Final = 3 * 1024 * 1024
 """Bytes of a journal, but for its last record."""
-_MAX_FILE: Final = max(MAX_SNAPSHOT, MAX_TAIL) + MAX_RECORD + 4096
+_MAX_JOURNAL: Final = MAX_TAIL + MAX_RECORD + 4096
+_MAX_FILE: Final = max(MAX_SNAPSHOT, _MAX_JOURNAL) + 4096
 _LOCK: Final = "lock"
-_NEW: Final = ".new"
-_ASIDE: Final = ".aside"
-_FILE: Final = re.compile(r"(snapshot|journal)-([0-9]{1,18})(\.new|\.aside)?", re.ASCII)
-_OTHERS_WRITE: Final = 0o022
+_OTHERS_WRITE: Final = stat.S_IWGRP | stat.S_IWOTH
 
 
 class Generation(NamedTuple):
@@ -37,13 +47,7 @@ class Generation(NamedTuple):
 
     snapshot: bytes
     journal: bytes
-
-
-class _File(NamedTuple):
-    path: Path
-    kind: str
-    number: int
-    suffix: str
+    """Empty if it went on without one."""
 
 
 class StateDirectory:
@@ -53,16 +57,14 @@ class StateDirectory:
         self._path = path
         self._lock: int | None = None
         self._number = 0
-        """Of the present generation."""
+        """Of the present generation; 0 if there is none."""
 
     def open(self) -> None:
         """Make the directory if it is missing, and lock it until `close`. Raises `OSError` also
         when another sidecar has it, or others may write to it."""
         self.close()
-        self._path.mkdir(mode=0o700, parents=True, exist_ok=True)
-        status = self._path.stat()
-        if status.st_uid != os.geteuid() or stat.S_IMODE(status.st_mode) & _OTHERS_WRITE:
-            raise OSError(errno.EPERM, "others may write to the state directory")
+        make_directories(self._path, shared=False)
+        _check(self._path.stat())
         flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
         lock = os.open(self._path / _LOCK, flags, 0o600)
         try:
@@ -76,97 +78,148 @@ class StateDirectory:
         self._lock = lock
 
     def close(self) -> None:
-        """Let others use the directory."""
-        if self._lock is not None:
-            os.close(self._lock)
-            self._lock = None
+        """Let others use the directory. Never raises."""
+        lock, self._lock = self._lock, None
+        if lock is not None:
+            with contextlib.suppress(OSError):
+                os.close(lock)
 
     @property
     def is_open(self) -> bool:
-        """Whether this is the sidecar that uses it."""
-        return self._lock is not None
+        """Whether this is the sidecar that uses it. Once somebody removed the lock, another one
+        may have come, and nothing in it is this one's to touch."""
+        return self._lock is not None and _identity(self._path / _LOCK) == _identity(self._lock)
 
     def latest(self) -> Generation | None:
-        """The newest generation there is."""
-        numbers = [file.number for file in self._files(("",)) if file.kind == "snapshot"]
-        if not numbers:
+        """The newest generation there is. Raises `OSError` for one that cannot be read."""
+        snapshots = [e for e in self._entries("") if e.kind == "snapshot"]
+        # What is no file is none of ours, unless it stands in the place of the only one.
+        found = [e for e in snapshots if e.regular] or snapshots
+        if not found:
             return None
-        self._number = max(numbers)
+        self._number = found[-1].number
         journal = b""
-        with contextlib.suppress(FileNotFoundError):  # it ended between the two
+        with contextlib.suppress(FileNotFoundError):
             journal = _content(self._name("journal"))
         return Generation(_content(self._name("snapshot")), journal)
 
     def set_aside(self) -> None:
-        """Keep the newest generation for people to look at; it is never read again."""
+        """Keep the newest generation for people to look at; it is never read again. Never
+        raises: what cannot be set aside goes when there is a new one."""
         for kind in ("snapshot", "journal"):
             name = self._name(kind)
-            with contextlib.suppress(FileNotFoundError):
-                name.rename(name.with_name(f"{name.name}{_ASIDE}"))
+            with contextlib.suppress(OSError):
+                name.rename(name.with_name(f"{name.name}{ASIDE}"))
+        self._number = 0
 
     def begin(self, snapshot: bytes) -> JournalFile:
-        """Begin the next generation with a snapshot; its journal, empty. The one before ends
-        here, whether or not this raises."""
-        self._make_room(len(snapshot))
-        before, self._number = self._number, self._number + 1
-        new = self._path / f"snapshot-{self._number}{_NEW}"
-        try:
-            _write(new, snapshot)
-            new.rename(self._name("snapshot"))
-        except OSError:
-            with contextlib.suppress(OSError):
-                new.unlink()
-            raise
-        journal = JournalFile(self._name("journal"))
-        for file in self._files(("",)):
-            if file.kind == "snapshot" and file.number <= before:
-                file.path.unlink()
+        """Begin the next generation with a snapshot; its journal, empty. When this raises, the
+        one before is still there."""
+        found = entries(self._path)
+        self._make_room(found, len(snapshot))
+        before = self._name("snapshot"), self._name("journal")
+        taken = {entry.number for entry in found}
+        number = next(n for n in itertools.count(self._number + 1) if n not in taken)
+        if number > MAX_NUMBER:
+            raise OSError(errno.EOVERFLOW, "there is no number left for a file of the state")
+        journal = self._place(number, snapshot)
+        self._number = number
+        with contextlib.suppress(OSError):  # it goes the next time, or there is no next time
+            remove_file(before[0])
+            if before[1].lstat().st_size > _MAX_JOURNAL:  # somebody else wrote to it
+                remove_file(before[1])
         return journal
 
     def discard(self) -> None:
-        """Remove every state there is: an old one must never be taken for the present one."""
-        for file in self._files(("", _NEW)):
-            file.path.unlink()
+        """Remove every state there is: an old one must never be taken for the present one.
+        Does what it can, whatever fails, in an order that leaves no moment at which it might be.
+        """
+        numbers = sorted({self._number, *(entry.number for entry in self._listed())})
+        for number in reversed(numbers):
+            with contextlib.suppress(OSError):
+                empty_file(self._path / f"journal-{number}")  # this will do, if need be
+        for number in numbers:
+            for name in (f"snapshot-{number}", f"snapshot-{number}{NEW}", f"journal-{number}"):
+                _try_to_remove(self._path / name)
+        self._number = 0
 
     def holds(self, journal: JournalFile) -> bool:
         """Whether the file that is written to is still the one that would be read."""
-        try:
-            status = self._name("journal").stat()
-        except OSError:
-            return False
-        return (status.st_dev, status.st_ino) == journal.identity
+        return self.is_open and _identity(self._name("journal")) == journal.identity
+
+    def _place(self, number: int, snapshot: bytes) -> JournalFile:
+        """The journal comes first: a snapshot is never there without it."""
+        path = self._path / f"snapshot-{number}"
+        new = path.with_name(f"{path.name}{NEW}")
+        journal_path = self._path / f"journal-{number}"
+        with contextlib.ExitStack() as undo:
+            undo.callback(_try_to_remove, new)
+            write_file(new, snapshot)
+            undo.callback(_try_to_remove, journal_path)
+            journal = JournalFile(journal_path)
+            undo.callback(journal.close)
+            new.rename(path)
+            undo.pop_all()
+        return journal
 
     def _name(self, kind: str) -> Path:
         return self._path / f"{kind}-{self._number}"
 
-    def _make_room(self, wanted: int) -> None:
+    def _make_room(self, found: list[Entry], wanted: int) -> None:
         """Let go of what is older than the present generation, and of what was set aside where
         it would be too much."""
-        for file in self._files():
-            old = file.suffix != _ASIDE and (file.number, file.suffix) != (self._number, "")
-            if old or (file.suffix and self._bytes() + wanted + MAX_TAIL + MAX_RECORD > MAX_BYTES):
-                file.path.unlink()
+        kept = []
+        for entry in found:
+            if not entry.regular:
+                continue
+            if entry.suffix == ASIDE or (entry.number, entry.suffix) == (self._number, ""):
+                kept.append(entry)
+            else:
+                remove_file(entry.path)
+        size = sum(entry.size for entry in kept) + wanted + _MAX_JOURNAL
+        for entry in kept:
+            if size <= MAX_BYTES:
+                return
+            if entry.suffix == ASIDE:
+                remove_file(entry.path)
+                size -= entry.size
 
-    def _bytes(self) -> int:
-        return sum(file.path.stat().st_size for file in self._files())
+    def _entries(self, *suffixes: str) -> list[Entry]:
+        return [entry for entry in entries(self._path) if entry.suffix in suffixes]
 
-    def _files(self, suffixes: Collection[str] = ("", _NEW, _ASIDE)) -> list[_File]:
-        found = []
-        for path in self._path.iterdir():
-            match = _FILE.fullmatch(path.name)
-            if match and (match[3] or "") in suffixes:
-                found.append(_File(path, match[1], int(match[2]), match[3] or ""))
-        return found
+    def _listed(self) -> list[Entry]:
+        """What there is to discard, as far as it can be said: a directory that others make
+        unreadable, or a process without a descriptor left, must not keep the rest from it."""
+        try:
+            return self._entries("", NEW)
+        except OSError:
+            return []
+
+
+def _check(status: os.stat_result) -> None:
+    if not stat.S_ISDIR(status.st_mode):
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
+    if status.st_uid != os.geteuid():
+        raise OSError(errno.EPERM, f"the state directory belongs to uid {status.st_uid}")
+    if stat.S_IMODE(status.st_mode) & _OTHERS_WRITE:
+        raise OSError(errno.EPERM, "others may write to the state directory")
+
+
+def _identity(file: Path | int) -> tuple[int, int] | None:
+    """Which file it is, whatever it is called; None if there is none to be found."""
+    try:
+        status = os.lstat(file) if isinstance(file, Path) else os.fstat(file)
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino
 
 
 def _content(path: Path) -> bytes:
     """What is in a file, or the beginning of one that is larger than any of ours."""
-    with path.open("rb") as file:
+    with regular_file(path, follow=False) as file:
         return file.read(_MAX_FILE)
 
 
-def _write(path: Path, data: bytes) -> None:
-    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
-    with os.fdopen(os.open(path, flags, 0o600), "wb", buffering=0) as file:
-        while data:
-            data = data[file.write(data) :]
+def _try_to_remove(path: Path) -> None:
+    with contextlib.suppress(OSError):
+        remove_file(path)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hmac
+import os
 from pathlib import Path
 
 import httpx
@@ -17,6 +18,7 @@ from starlette.types import Receive, Scope, Send
 from lilo_sidecar.access import MAX_TOKEN, check_exposure, read_token
 from lilo_sidecar.bearer import BearerToken
 from lilo_sidecar.errors import StartError
+from support.unreachable import in_time
 
 
 def test_token_is_the_word_in_the_file(tmp_path: Path) -> None:
@@ -137,7 +139,26 @@ def test_tokens_are_compared_in_constant_time(
 
 
 def test_token_file_that_is_no_file_is_an_error(tmp_path: Path) -> None:
-    """A directory in its place, too."""
-    (tmp_path / "token").mkdir()
-    with pytest.raises(StartError, match="cannot read"):
-        read_token(tmp_path / "token")
+    """A directory in its place, a device, or a pipe, which nobody may ever write to."""
+    (tmp_path / "directory").mkdir()
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "link").symlink_to(tmp_path / "pipe")
+    for path in (*(tmp_path / name for name in ("directory", "pipe", "link")), Path("/dev/zero")):
+        with in_time(), pytest.raises(StartError) as caught:
+            read_token(path)
+        assert str(caught.value) == f"cannot read the token file {path}: it is no regular file"
+
+
+@pytest.mark.parametrize("mode", [0o600, 0o400, 0o700, 0o640, 0o604, 0o644])
+def test_token_file_that_others_may_read_is_told_of(
+    tmp_path: Path, mode: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Once, with what to do; it serves all the same. A link, as secrets are mounted, is fine."""
+    path = tmp_path / "link"
+    (tmp_path / "token").write_text("word")
+    (tmp_path / "token").chmod(mode)
+    path.symlink_to(tmp_path / "token")
+    assert read_token(path) == "word"
+    told = f"other users may read the token file {path} (mode {mode:04o}); chmod 600 it"
+    assert caplog.messages == ([told] if mode & 0o044 else [])
+    assert all(record.levelname == "WARNING" for record in caplog.records)

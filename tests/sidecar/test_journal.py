@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import resource
 from pathlib import Path
 
@@ -21,10 +22,12 @@ from lilo_sidecar.journal import (
     Disconnected,
     JournalFile,
     Record,
+    TornJournalError,
     encode,
     read_records,
 )
 from support.sealing import sealed_record
+from support.unreachable import descriptors, full_disk
 
 RECORDS: tuple[Record, ...] = (
     Connected(1.0, b"hello"),
@@ -88,6 +91,29 @@ def test_damaged_byte_ends_the_journal_before_its_record() -> None:
         assert reason is not None
 
 
+def ended_by(data: bytes) -> type[BrokenJournalError]:
+    """What the journal's end is."""
+    with pytest.raises(BrokenJournalError) as caught:
+        list(read_records(data))
+    return caught.type
+
+
+def test_torn_record_is_told_from_damage() -> None:
+    """Nobody was answered from a record that was not written whole; from damaged ones perhaps.
+    No damaged byte is taken for a torn end, wherever it is, also not in a length."""
+    ends = [len(MAGIC)]
+    for record in RECORDS:
+        ends.append(ends[-1] + len(encode(record)))
+    for size in range(len(MAGIC), len(CONTENT)):
+        if size not in ends:
+            assert ended_by(CONTENT[:size]) is TornJournalError
+    for at in range(len(CONTENT)):
+        for mask in (0x01, 0x80, 0xFF):
+            damaged = bytearray(CONTENT)
+            damaged[at] ^= mask
+            assert ended_by(bytes(damaged)) is BrokenJournalError
+
+
 @given(st.binary(max_size=200), st.booleans())
 def test_any_bytes_are_read_without_a_crash(data: bytes, as_payload: bool) -> None:
     """As a whole file, and as a payload that is framed as it should be."""
@@ -132,7 +158,7 @@ def test_record_that_claims_too_much_is_none() -> None:
 
 def test_other_files_are_no_journal() -> None:
     """An empty one, one of another format, something else."""
-    for data in (b"", b"lilo-timing journal 2\n", b"\x00" * 100):
+    for data in (b"", b"lilo-timing journal 1\n", b"\x00" * 100):
         assert salvaged(data) == ([], "it is no journal of this format")
 
 
@@ -161,3 +187,32 @@ def test_write_that_finds_no_room_is_an_error(tmp_path: Path) -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     assert (part.value.errno, nothing.value.errno) == (errno.ENOSPC, errno.EFBIG)
     assert salvaged((tmp_path / "journal").read_bytes())[0] == [RECORDS[0]]
+
+
+def test_file_that_cannot_be_begun_holds_no_descriptor(tmp_path: Path) -> None:
+    """A full disk is met again and again, every few seconds."""
+    before = descriptors()
+    with full_disk():
+        for number in range(5):
+            with pytest.raises(OSError, match="No space left"):
+                JournalFile(tmp_path / f"journal{number}")
+    assert descriptors() == before
+
+
+def test_end_empties_the_file(tmp_path: Path) -> None:
+    """On a full disk, too, and wherever the file is by now; then it is closed."""
+    file = JournalFile(tmp_path / "journal")
+    file.append(RECORDS[0])
+    (tmp_path / "journal").rename(tmp_path / "moved")
+    with full_disk():
+        file.end()
+    assert (tmp_path / "moved").read_bytes() == b""
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        file.append(RECORDS[0])
+
+
+def test_close_never_raises(tmp_path: Path) -> None:
+    """Some file systems tell only then of an error before."""
+    file = JournalFile(tmp_path / "journal")
+    os.close(file._fd)
+    file.close()

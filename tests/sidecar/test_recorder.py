@@ -18,6 +18,7 @@ from lilo_sidecar.recorder import TEND_INTERVAL, JournalStatus, Recorder
 from lilo_sidecar.state_directory import StateDirectory
 from support.feed import hello, span
 from support.journaled import Client, Clock, open_recorder
+from support.unreachable import full_disk as no_room
 
 
 @pytest.fixture
@@ -28,10 +29,8 @@ def engine() -> Client:
 @pytest.fixture
 def full_disk() -> Iterator[None]:
     """No file may grow past a few bytes."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (10, hard))
-    yield
-    resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    with no_room():
+        yield
 
 
 def room_again() -> None:
@@ -82,10 +81,50 @@ def test_state_too_large_goes_on_in_memory(
     monkeypatch.setattr(snapshot, "MAX_SNAPSHOT", 100)
     recorder = open_recorder(tmp_path / "state", Clock())
     assert recorder.status.reason is not None
-    assert "a snapshot 100 at most" in recorder.status.reason
+    assert "of 100 at most" in recorder.status.reason
     engine.greet(recorder)
     engine.send(recorder, span(["m"], 0, 1))
     assert executions(recorder) == 1
+
+
+def test_state_too_large_is_tried_less_and_less_often(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Each try takes as long as a snapshot; the log hears of it once, also as the state grows."""
+    looks: list[int] = []
+
+    def noted(core: CriticalPath) -> bytes:
+        looks.append(look)
+        return snapshot.dump(core)
+
+    monkeypatch.setattr("lilo_sidecar.recorder.dump", noted)
+    monkeypatch.setattr(snapshot, "MAX_SNAPSHOT", 100)
+    look = 0
+    recorder = open_recorder(tmp_path / "state", Clock())
+    engine = Client(hello())
+    engine.greet(recorder)
+    for look in range(1, 53):
+        engine.send(recorder, span([f"m{look}"], look, look + 1))
+        recorder.tend()
+    assert looks == [0, 2, 6, 14, 26, 38, 50]
+    assert len([r for r in caplog.records if "cannot be written" in r.message]) == 1
+    monkeypatch.setattr(snapshot, "MAX_SNAPSHOT", 1 << 20)
+    for look in range(53, 63):  # noqa: B007 - noted above
+        recorder.tend()
+    assert recorder.status.writing
+    assert looks[-1] == 62
+    with no_room():
+        recorder._begin()
+    assert not recorder.status.writing
+    recorder.tend()
+    assert recorder.status.writing, "any other reason is looked after each time"
+    monkeypatch.setattr(snapshot, "MAX_SNAPSHOT", 100)
+    recorder._begin()
+    recorder.tend()
+    monkeypatch.setattr(snapshot, "MAX_SNAPSHOT", 1 << 20)
+    recorder.tend()
+    assert recorder.status.writing, "it begins anew with a short time"
+    assert len([r for r in caplog.records if "cannot be written" in r.message]) == 3
 
 
 def test_fault_in_writing_the_state_costs_no_figures(tmp_path: Path, engine: Client) -> None:
@@ -148,7 +187,7 @@ def test_path_that_cannot_be_a_directory(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     (tmp_path / "loop").symlink_to(tmp_path / "loop")
     for name, reason in (
-        ("file", "File exists"),
+        ("file", "Not a directory"),
         ("file/state", "Not a directory"),
         ("loop/state", "Too many levels of symbolic links"),
     ):
@@ -194,3 +233,19 @@ def test_only_questions_that_change_the_state_are_recorded(tmp_path: Path, engin
     assert journal.stat().st_size == before
     recorder.timing(TimingQuery("m"))
     assert journal.stat().st_size > before
+
+
+def test_file_that_fails_is_let_go_of(tmp_path: Path, engine: Client) -> None:
+    """Whatever the system says of it then, at its close, too: the sidecar goes on, and writes
+    again with the next look."""
+    recorder = open_recorder(tmp_path / "state", Clock())
+    engine.greet(recorder)
+    assert recorder._file is not None
+    os.close(recorder._file._fd)
+    engine.send(recorder, span(["m"], 0, 1))
+    assert recorder.status == JournalStatus(False, "Bad file descriptor")
+    engine.send(recorder, span(["m"], 1, 2))
+    recorder.tend()
+    assert recorder.status.writing
+    assert executions(recorder) == 2
+    recorder.close()

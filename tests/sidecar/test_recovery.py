@@ -10,21 +10,18 @@ import pytest
 
 from lilo_engine_hook import wire
 from lilo_sidecar import recorder as recording
-from lilo_sidecar import state_directory
 from lilo_sidecar.critical_path import CriticalPath
+from lilo_sidecar.cursor import Cursor
 from lilo_sidecar.journal import MAGIC, MAX_RECORD, Applied, Connected, encode, read_records
 from lilo_sidecar.query import TimingQuery
 from lilo_sidecar.recorder import Recorder
 from lilo_sidecar.recovery import replay
 from lilo_sidecar.snapshot import MAX_SNAPSHOT, dump, load
 from lilo_sidecar.state_directory import MAX_BYTES, MAX_TAIL
+from lilo_sidecar.state_files import write_file
+from lilo_sidecar.timing import IntervalTiming
 from support.feed import Feed, hello, span
-from support.journaled import Client, Clock, Traffic, answers, open_recorder
-
-
-def killed(recorder: Recorder) -> None:
-    """As far as the next sidecar can tell: the lock is gone, and nothing else was done."""
-    recorder._directory.close()  # type: ignore[union-attr]
+from support.journaled import Client, Clock, Traffic, answers, killed, open_recorder
 
 
 def test_answers_after_a_kill_are_the_same_to_the_byte(
@@ -141,17 +138,15 @@ def test_batches_that_come_again_after_a_kill_count_once(tmp_path: Path) -> None
 
 
 def test_kill_between_snapshot_and_journal_loses_nothing(tmp_path: Path) -> None:
-    """The new snapshot is there, its journal is not yet."""
+    """The new journal is there, its snapshot is not yet."""
     clock, engine = Clock(), Client(hello())
     recorder = open_recorder(tmp_path / "state", clock)
     engine.greet(recorder)
     engine.send(recorder, span(["m"], 0, 1))
     before = answers(recorder, ["m"])
-    recorder._begin()
     killed(recorder)
-    newest = max((tmp_path / "state").glob("journal-*"), key=lambda path: path.name)
-    newest.unlink()
-    (tmp_path / "state" / "snapshot-9.new").write_bytes(b"half of one")
+    (tmp_path / "state" / "snapshot-2.new").write_bytes(b"half of one")
+    (tmp_path / "state" / "journal-2").write_bytes(MAGIC)
     recorder = open_recorder(tmp_path / "state", clock)
     assert answers(recorder, ["m"]) == before
 
@@ -168,13 +163,11 @@ def test_directory_stays_under_its_bound(tmp_path: Path, monkeypatch: pytest.Mon
         nonlocal peak
         peak = max(peak, sum(file.stat().st_size for file in path.iterdir()))
 
-    real = state_directory._write
-
     def write(name: Path, data: bytes) -> None:
-        real(name, data)
+        write_file(name, data)
         look()
 
-    monkeypatch.setattr(state_directory, "_write", write)
+    monkeypatch.setattr("lilo_sidecar.state_directory.write_file", write)
     clock, engine = Clock(), Client(hello())
     recorder = open_recorder(path, clock)
     engine.greet(recorder)
@@ -185,7 +178,7 @@ def test_directory_stays_under_its_bound(tmp_path: Path, monkeypatch: pytest.Mon
     assert names == ["journal", "journal", "lock", "snapshot"]
     sizes = [len(dump(recorder._core)), MAX_TAIL // 100 + 2000]
     assert peak <= 2 * sum(sizes)
-    assert 2 * (MAX_SNAPSHOT + 100) + 2 * (MAX_TAIL + MAX_RECORD + 8) <= MAX_BYTES
+    assert 2 * (MAX_SNAPSHOT + 100) + 2 * (MAX_TAIL + MAX_RECORD + 12) <= MAX_BYTES
 
 
 def test_older_journal_is_kept_for_looking_back(tmp_path: Path) -> None:
@@ -274,3 +267,56 @@ def test_state_beside_the_socket_of_another_start(tmp_path: Path) -> None:
     (ended,) = recorder.connect(new.who, wire.encode(new.who)[4:])
     assert ended.phases["forward_backward.execute"].count == 1
     assert recorder.timing(TimingQuery(None)).phases == {}
+
+
+def asked(recorder: Recorder, reader: str, ack: Cursor | None = None) -> IntervalTiming:
+    """An interval of the model's, ended for a reader."""
+    return recorder.timing(TimingQuery("m", True, reader, ack)).interval
+
+
+def cursor(interval: IntervalTiming) -> Cursor:
+    """What the reader passes back."""
+    found = Cursor.parse(str(interval.cursor))
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize("torn", [False, True])
+def test_cursors_of_records_that_were_cut_off_are_never_given_again(
+    tmp_path: Path, torn: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Damage took questions that had been answered: every reader is told of a hole, and their
+    cursors are nobody else's, also after the next kill. A question that was not written whole was
+    never answered: nobody hears of it but the log."""
+    path, clock, engine = tmp_path / "state", Clock(), Client(hello())
+    recorder = open_recorder(path, clock)
+    engine.greet(recorder)
+    engine.send(recorder, span(["m"], 0, 1))
+    first = cursor(asked(recorder, "first"))
+    size = (path / "journal-1").stat().st_size
+    lost = [cursor(asked(recorder, name)) for name in ("second", "third")]
+    engine.send(recorder, span(["m"], 1, 2))
+    killed(recorder)
+    content = bytearray((path / "journal-1").read_bytes())
+    if torn:
+        content = content[: size + 20]
+    else:
+        content[size + 3] ^= 0x10  # a longer record, which would reach behind the end
+    (path / "journal-1").write_bytes(content)
+    recorder = open_recorder(path, clock)
+    (line,) = [r for r in caplog.records if "cut off" in r.message]
+    assert line.levelname == "WARNING"
+    before = answers(recorder, ["m"])
+    killed(recorder)
+    recorder = open_recorder(path, clock)
+    assert answers(recorder, ["m"]) == before
+    engine.greet(recorder)
+    fresh = [asked(recorder, name) for name in ("fourth", "fifth")]
+    known = asked(recorder, "first", first)
+    if torn:
+        assert known.complete
+        return
+    assert not {cursor(interval) for interval in fresh} & set(lost)
+    assert not asked(recorder, "second", lost[0]).complete
+    assert not asked(recorder, "third", lost[1]).complete
+    assert not known.complete

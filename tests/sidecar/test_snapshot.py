@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import inspect
 import re
+import tracemalloc
+from random import Random
 
 import msgpack
 import pytest
@@ -14,7 +16,9 @@ from lilo_engine_hook import wire
 from lilo_sidecar import snapshot
 from lilo_sidecar.critical_path import CriticalPath
 from lilo_sidecar.ledger import Cuts
+from lilo_sidecar.models import MAX_MODELS
 from lilo_sidecar.snapshot import (
+    MAX_SNAPSHOT,
     OtherVersionError,
     SnapshotError,
     SnapshotTooLargeError,
@@ -156,8 +160,37 @@ def test_version_covers_all_that_decides_what_a_state_means() -> None:
     assert imported - covered == {"cursor", "faults", "timing"}
 
 
-def test_size_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A state that is larger is not written, with the figures in the reason."""
-    monkeypatch.setattr(snapshot, "MAX_SNAPSHOT", 100)
-    with pytest.raises(SnapshotTooLargeError, match=r"the state has \d+ bytes, and a snapshot 100"):
+@pytest.mark.parametrize("bound", ["MAX_STATE", "MAX_SNAPSHOT"])
+def test_size_is_bounded(monkeypatch: pytest.MonkeyPatch, bound: str) -> None:
+    """A state that is larger is not written, packed or not, with the figures in the reason."""
+    monkeypatch.setattr(snapshot, bound, 100)
+    with pytest.raises(SnapshotTooLargeError, match=r"the state has \d+ bytes.*, of 100 at most"):
         dump(CriticalPath())
+
+
+def test_snapshot_is_unpacked_up_to_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A few bytes that were packed of many make no more than a state may have."""
+    bomb = sealed_snapshot(msgpack.packb(bytes(10_000_000)))
+    assert len(bomb) < 50_000
+    monkeypatch.setattr(snapshot, "MAX_STATE", 1000)
+    tracemalloc.start()
+    try:
+        with pytest.raises(SnapshotError, match="it holds no whole state"):
+            load(bomb)
+        assert tracemalloc.get_traced_memory()[1] < 1_000_000
+    finally:
+        tracemalloc.stop()
+
+
+def test_state_of_the_longest_ids_fits() -> None:
+    """As many models as there may be, their ids of as many characters as may be, of four bytes
+    each, at random."""
+    random = Random(1)
+    core = CriticalPath()
+    feed = Feed(core)
+    for _ in range(MAX_MODELS):
+        characters = random.choices(range(0x10000, 0x110000), k=wire.MAX_MODEL_ID)
+        feed(wire.Register(1.0, "".join(map(chr, characters))))
+    packed = dump(core)
+    assert len(load(packed)._producers.trainers) == 1
+    assert len(packed) < MAX_SNAPSHOT

@@ -12,7 +12,7 @@ from lilo_sidecar.query import TimingQuery
 from lilo_sidecar.recorder import Recorder
 from lilo_sidecar.recovery import recover
 from lilo_sidecar.state_directory import StateDirectory
-from support.feed import hello
+from support.feed import hello, span
 from support.schedule import events, random_schedule
 
 READERS = (None, "loop", "other")
@@ -35,6 +35,11 @@ def open_recorder(path: Path, clock: Clock) -> Recorder:
     return Recorder(recover(directory, clock()), directory, clock)
 
 
+def killed(recorder: Recorder) -> None:
+    """As far as the next sidecar can tell: the lock is gone, and nothing else was done."""
+    recorder._directory.close()  # type: ignore[union-attr]
+
+
 class Client:
     """A producer of a recorder; it survives the recorder."""
 
@@ -54,6 +59,25 @@ class Client:
         assert isinstance(batch, wire.Batch)
         self.sent += len(sent)
         return recorder.apply(self.who.boot_id, batch, payload)
+
+
+def begun(path: Path) -> tuple[Recorder, Client]:
+    """A sidecar with one span in its journal."""
+    recorder, engine = open_recorder(path, Clock()), Client(hello())
+    engine.greet(recorder)
+    engine.send(recorder, span(["m"], 0, 1))
+    return recorder, engine
+
+
+def executions(recorder: Recorder) -> int:
+    """The spans that were counted; 0 after a new beginning."""
+    phase = recorder.timing(TimingQuery(None)).phases.get("forward_backward.execute")
+    return 0 if phase is None else phase.count
+
+
+def epoch(recorder: Recorder) -> str:
+    """Of the state: another one after it began anew."""
+    return recorder._core._epoch
 
 
 class Traffic:

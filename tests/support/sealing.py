@@ -10,10 +10,16 @@ from lilo_sidecar.snapshot import dump
 
 def sealed_record(payload: bytes) -> bytes:
     """A payload as a record of the journal."""
-    return len(payload).to_bytes(4, "big") + zlib.crc32(payload).to_bytes(4, "big") + payload
+    length = len(payload).to_bytes(4, "big")
+    return length + _checksum(length) + _checksum(payload) + payload
 
 
 def sealed_snapshot(state: bytes) -> bytes:
     """A state as a snapshot of this version."""
     heading = dump(CriticalPath()).partition(b"\n")[0] + b"\n"
-    return heading + zlib.crc32(state).to_bytes(4, "big") + state
+    packed = zlib.compress(state, 1)
+    return heading + _checksum(packed) + packed
+
+
+def _checksum(data: bytes) -> bytes:
+    return zlib.crc32(data).to_bytes(4, "big")

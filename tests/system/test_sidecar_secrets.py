@@ -36,6 +36,7 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SidecarProcess
     """One with a token."""
     place = tmp_path_factory.mktemp("token")
     (place / "token").write_text(TOKEN)
+    (place / "token").chmod(0o600)
     with start_sidecar(place, "--token-file", place / "token", token=TOKEN) as running:
         yield running
 
@@ -252,6 +253,7 @@ def test_help_and_refusals_do_not_show_the_token(tmp_path: Path) -> None:
     file = tmp_path / "token"
     arguments: list[str | Path] = ["--token-file", file, "--http", "0.0.0.0:0"]
     file.write_text(TOKEN)
+    file.chmod(0o600)
     process = launch("serve", *arguments, "--help")
     out, err = process.communicate(timeout=20)
     assert "--token-file" in out
