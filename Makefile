@@ -13,7 +13,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 SETUP := $(READY)
 
-.PHONY: demo test soak lint format lock clean
+.PHONY: demo test soak bench lint format lock clean
 
 demo: $(SETUP)
 	@$(BIN)/python -m lilo_local.demo $(ARGS)
@@ -24,6 +24,11 @@ test: $(SETUP)
 # The tests of faults and the fuzzers, for hours instead of seconds.
 soak: $(SETUP)
 	@LILO_SOAK=1 $(BIN)/python -m pytest tests/system/faults tests/fuzz $(ARGS)
+
+# What it costs, beside what else one could do: in minutes, on a machine with nothing else to do.
+# With ARGS=--publish the table and the plots of docs/PERFORMANCE.md are written anew.
+bench: $(SETUP)
+	@PYTHONPATH=tests $(BIN)/python -m bench $(ARGS)
 
 lint: $(SETUP)
 	@$(BIN)/ruff check .

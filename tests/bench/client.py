@@ -1,0 +1,107 @@
+"""What a training loop pays: one call per step, and the imports."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from bench.machine import pin_there
+from bench.measure import Bound, Figure, Results, Spread, compared, interleaved, percentile
+from bench.traffic import Sender, Traffic
+from lilo_timing import flush_critical_path, log_critical_path, reporting_statistics
+from support.sidecar import start_sidecar
+
+_LIMITS: Mapping[str, float] = {"lilo_engine_hook": 40, "lilo_timing": 25}
+"""Milliseconds more than ``import json``."""
+_FLOORS = ("logging, msgpack, socket", "dataclasses, logging")
+"""What the hook, and the client, cannot do without."""
+
+
+def figures(quick: bool) -> Results:
+    """Against a real sidecar; interpreters are started anew for every sample."""
+    rounds, calls = (2, 20) if quick else (10, 300)
+    return Results([*_call(rounds, calls), *_imports(2 if quick else 15)])
+
+
+def _call(rounds: int, calls: int) -> list[Figure]:
+    wall: list[float] = []
+    cpu: list[float] = []
+    with tempfile.TemporaryDirectory() as directory, start_sidecar(Path(directory)) as sidecar:
+        pin_there(sidecar.process.pid)
+        sender = Sender(sidecar.socket)
+        sender.send(sender.pack(Traffic().events(100)))
+        with Path(os.devnull).open("w") as nowhere, contextlib.redirect_stdout(nowhere):
+            _report(sidecar.url, 5)  # the first one imports httpx
+            for _ in range(rounds):
+                samples = _report(sidecar.url, calls)
+                wall.append(percentile([sample[0] for sample in samples], 99))
+                cpu.append(percentile([sample[1] for sample in samples], 50))
+        assert reporting_statistics().failed == 0
+    return [
+        Figure(
+            "log_critical_path on the caller's thread, p99",
+            "µs",
+            Spread.of(wall),
+            bounds=(Bound("value", "at most", 50),),
+            note="wall time, one call a step, each reported before the next",
+        ),
+        Figure("… by the thread's CPU time, p50", "µs", Spread.of(cpu)),
+    ]
+
+
+def _report(url: str, calls: int) -> list[tuple[float, float]]:
+    """Wall and CPU microseconds of each call."""
+    samples = []
+    for step in range(calls):
+        began, spent = time.perf_counter_ns(), time.thread_time_ns()
+        log_critical_path("model-0", step=step, base_url=url, api_key="none")
+        spent = time.thread_time_ns() - spent
+        samples.append(((time.perf_counter_ns() - began) / 1000, spent / 1000))
+        assert flush_critical_path()
+    return samples
+
+
+def _imports(rounds: int) -> list[Figure]:
+    def starting(what: str) -> Callable[[], float]:
+        return lambda: _milliseconds(f"import {what}")
+
+    found = interleaved(rounds, {what: starting(what) for what in ("json", *_LIMITS, *_FLOORS)})
+    figures = []
+    for what in (*_LIMITS, *_FLOORS):
+        limit = _LIMITS.get(what)
+        bounds = () if limit is None else (Bound("difference", "at most", limit),)
+        name = f"import {what}" if bounds else f"… import {what}"
+        note = "CPU time of a whole interpreter" if bounds else ""
+        figures.append(
+            compared(name, "ms", found[what], "import json", found["json"], *bounds, note=note)
+        )
+    loaded = "sum(name.startswith('httpx') for name in sys.modules)"
+    figures.append(
+        Figure(
+            "modules of httpx loaded by import lilo_timing",
+            "modules",
+            Spread.of([float(_said(f"import lilo_timing, sys; print({loaded})"))]),
+            bounds=(Bound("value", "at most", 0),),
+        )
+    )
+    return figures
+
+
+def _milliseconds(statement: str) -> float:
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    _said(statement)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return 1000 * (after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
+
+
+def _said(statement: str) -> str:
+    return subprocess.run(
+        [sys.executable, "-c", statement], check=True, capture_output=True, text=True
+    ).stdout

@@ -1,0 +1,104 @@
+"""A training step of the local deployment's torch trainer, with the hook and without."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import torch
+import trio
+
+from bench.machine import pin_there
+from bench.measure import Bound, Figure, Ratio, Results, Spread
+from lilo_engine_hook import TimingObserver
+from lilo_local.backend.adapters import AdapterHost
+from lilo_local.backend.server import Backend
+from lilo_local.engine import Engine, HttpBackend
+from support.local_engine import data, settled
+from support.sidecar import start_sidecar
+
+_SEQUENCES, _TOKENS = 4, 128
+
+
+class Absent(TimingObserver):
+    """Stands where the engine wants a timing observer, and does nothing at all."""
+
+    def __init__(self) -> None: ...
+
+    def _ignore(self, *args: Any, **attrs: Any) -> None: ...
+
+    register_model = forget_model = begin = reuse = finish = _ignore
+    set_activity = state = span = backend_ready = serving_ready = close = _ignore
+
+
+def figures(quick: bool) -> Results:
+    """One torch model, an engine with the hook and one without, a step of each in turn."""
+    torch.set_num_threads(1)
+    with tempfile.TemporaryDirectory() as directory, start_sidecar(Path(directory)) as sidecar:
+        pin_there(sidecar.process.pid)
+        return trio.run(_compare, sidecar.socket, Path(directory), 4 if quick else 200)
+
+
+async def _compare(socket: Path, directory: Path, pairs: int) -> Results:
+    app = Backend(AdapterHost(), directory).app()
+    transport = httpx.ASGITransport(app=app)
+    async with (
+        httpx.AsyncClient(transport=transport, base_url="http://backend") as client,
+        _running(client, TimingObserver(socket)) as watched,
+        _running(client, Absent()) as alone,
+    ):
+        await settled(watched.create_model("watched"))
+        await settled(alone.create_model("alone"))
+        with_hook: list[float] = []
+        without: list[float] = []
+        for pair in range(-4, pairs):
+            # ABBA: what drifts meets both alike.
+            turns = [(watched, "watched", with_hook), (alone, "alone", without)]
+            for engine, model, samples in turns if pair % 2 else reversed(turns):
+                took = await _step(engine, model, 2 * (pair + 4) + 1)
+                if pair >= 0:
+                    samples.append(took)
+    return Results([_figure(with_hook, without)])
+
+
+def _figure(with_hook: Sequence[float], without: Sequence[float]) -> Figure:
+    # Pairs of pairs: in each, both were first once.
+    ours = [sum(two) / 2 for two in zip(with_hook[::2], with_hook[1::2], strict=True)]
+    theirs = [sum(two) / 2 for two in zip(without[::2], without[1::2], strict=True)]
+    return Figure(
+        "torch trainer, one step with the hook",
+        "ms",
+        Spread.of(ours),
+        "without",
+        Spread.of(theirs),
+        Ratio.of(ours, theirs),
+        (Bound("ratio", "equal within", 0.001),),
+        note=f"forward_backward of {_SEQUENCES * _TOKENS} tokens and optim_step",
+    )
+
+
+@asynccontextmanager
+async def _running(client: httpx.AsyncClient, timing: TimingObserver) -> AsyncIterator[Engine]:
+    backend = HttpBackend(client)
+    engine = Engine(backend, await backend.limits(), observer=timing)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(engine.run)
+        yield engine
+        nursery.cancel_scope.cancel()
+    timing.close()
+
+
+async def _step(engine: Engine, model: str, seq: int) -> float:
+    """Milliseconds of one step."""
+    payload = data(*[_TOKENS] * _SEQUENCES)
+    began = time.perf_counter()
+    work = engine.submit(model, seq, "forward_backward", payload)
+    update = engine.submit(model, seq + 1, "optim_step", {})
+    for future in (work, update):
+        assert (await settled(future, 60))["state"] == "done"
+    return 1000 * (time.perf_counter() - began)
