@@ -170,13 +170,14 @@ class TimingObserver(Producer):
         try:
             items = queue.items
             if len(items) < queue.room or self._admit():
-                models: tuple[object, ...]
-                if type(model) is list and len(model) <= MAX_COMMANDS_PER_SPAN:
+                models: tuple[object, ...] | None
+                if state == "idle":
+                    models = None  # it speaks of every model there is: that is the lane, not a list
+                elif type(model) is list and len(model) <= MAX_COMMANDS_PER_SPAN:
                     models = tuple(model)
                 else:
                     models = as_models(model)
-                # Idle speaks of every model there is: that is the lane, not a list.
-                items.append((State, self._clock(), None if state == "idle" else models, state))
+                items.append((State, self._clock(), models, state))
         except Exception as error:  # noqa: BLE001
             queue.reject(error)
 

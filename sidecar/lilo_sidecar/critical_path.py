@@ -50,8 +50,10 @@ class CriticalPath:
         self._replaced_at = -1
         """The latest mark when a trainer was replaced, whose last figures no interval has."""
         self._former_epoch = ""
-        self._cut_off_at = -1
+        self._former_latest = -1
         """The latest mark of that epoch that is known; later ones were put, and given out."""
+        self._cut_off_at = -1
+        """The mark where a part of the history is lost."""
 
     # --- producers ------------------------------------------------------------------------
 
@@ -87,7 +89,8 @@ class CriticalPath:
         """A part of what this state was made of is lost, and what readers were told with it: its
         cursors are of another epoch from now on, and every reader hears of a hole."""
         self._former_epoch, self._epoch = self._epoch, epoch
-        self._cut_off_at = self._cuts.latest
+        self._former_latest = self._cuts.latest
+        self._cut_off_at = self._cuts.next()
 
     # --- answers --------------------------------------------------------------------------
 
@@ -109,8 +112,10 @@ class CriticalPath:
         """
         trainers = self._producers.trainers
         if model_id is None or model_id == AGGREGATE:
-            found = self._read(_aggregates(trainers), self._readers, reader, ack, reset=reset)
-            interval = self._interval(reader, ack, found, hole_at=self._replaced_at)
+            sources = _aggregates(trainers)
+            found = self._read(sources, self._readers, reader, ack, reset=reset)
+            born = min([source.ledger.born for source in sources], default=self._cuts.latest)
+            interval = self._interval(reader, ack, found, born, hole_at=self._replaced_at)
             return self._answer(AGGREGATE, found, None, interval, trainers, now)
         owners = self._owners(model_id)
         sources = [owner.source(model_id) for owner in owners]
@@ -123,16 +128,20 @@ class CriticalPath:
             sources.append(Source(model.ledger, departed.delivery, model.account))
         elif owners:
             model = owners[-1].models.known[model_id]
+            if departed is not None and departed.model.readers is model.readers:
+                # It moved: what the trainer that it left had last is its readers', too.
+                left = Source(departed.model.ledger, departed.delivery, departed.model.account)
+                sources.insert(0, left)
         else:
             found = self._read_lifetime(trainers)._replace(phases={})
-            interval = self._interval(reader, ack, found)
+            interval = self._interval(reader, ack, found, self._cuts.latest)
             # Whoever acknowledges something had figures of it, which are not here any more.
             interval = replace(interval, complete=interval.complete and ack is None)
             return self._answer(model_id, found, None, interval, trainers, now)
         found = self._read(sources, model.readers, reader, ack, reset=reset, unowned=unowned)
         # A reader that was told of an earlier model of the same id has not heard all of that one.
         born = min(source.ledger.born for source in sources)
-        interval = self._interval(reader, ack, found, hole_at=born, final=final)
+        interval = self._interval(reader, ack, found, born, hole_at=born, final=final)
         step = Step.of(found.since, found.until, found.sums)
         return self._answer(model_id, found, step, interval, owners or trainers, now)
 
@@ -199,7 +208,7 @@ class CriticalPath:
     def _is_mine(self, cursor: Cursor) -> bool:
         """Whether it is a mark of this state, and not of one that was lost."""
         if cursor.epoch == self._former_epoch:
-            return cursor.number <= self._cut_off_at
+            return cursor.number <= self._former_latest
         return cursor.epoch == self._epoch and cursor.number <= self._cuts.latest
 
     def _interval(
@@ -207,14 +216,17 @@ class CriticalPath:
         reader: str | None,
         ack: Cursor | None,
         found: Reading,
+        born: int,
         *,
         hole_at: int = -1,
         final: bool = False,
     ) -> IntervalTiming:
-        """``hole_at`` is a mark behind which figures are missing for those who were given some
-        by then."""
+        """The figures go back to the mark ``born``; behind the mark ``hole_at`` some are missing
+        for those who were given any by then."""
         known = ack is None or self._is_mine(ack)
-        whole = not _BEGINNING < found.heard_by <= max(hole_at, self._cut_off_at)
+        missed = _BEGINNING < found.heard_by <= hole_at
+        cut_off = found.start <= self._cut_off_at and born < self._cut_off_at
+        whole = not missed and not cut_off
         return IntervalTiming(
             reader,
             str(Cursor(self._epoch, found.start)),
@@ -225,7 +237,7 @@ class CriticalPath:
 
     def _lifetime(self, trainers: Collection[Trainer], now: float) -> Timing:
         found = self._read_lifetime(trainers)
-        interval = self._interval(None, None, found)
+        interval = self._interval(None, None, found, self._cuts.latest)
         return self._answer(AGGREGATE, found, None, interval, trainers, now)
 
     def _answer(

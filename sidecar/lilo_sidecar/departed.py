@@ -58,9 +58,10 @@ class Departed:
         found = self._models.get(model_id)
         return found if found is not None and found.is_kept(now) else None
 
-    def __contains__(self, model_id: str) -> bool:
-        """Whether it is kept, as of the latest `tick`."""
-        return model_id in self._models
+    def had(self, model_id: str, t: float) -> bool:
+        """Whether something of that time would be of the model that is kept here."""
+        departed = self._models.get(model_id)
+        return departed is not None and t <= departed.went
 
     def take(self, model_id: str) -> DepartedModel | None:
         """The model as it was, if it is kept; no longer from now on."""

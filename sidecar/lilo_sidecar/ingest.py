@@ -31,6 +31,8 @@ HELLO_TIMEOUT: Final = 10.0
 """Seconds for the hello, which a hook sends as soon as it is connected."""
 ANSWER_TIMEOUT: Final = 10.0
 """Seconds for a producer to take an answer: a few bytes, of which its socket holds thousands."""
+READS_PER_TURN: Final = 32
+"""Pieces taken from a connection whose turn it is: 256 KiB, which is the largest message."""
 GIVE_WAY: Final = 0.003
 """Seconds that a batch waits for readers' answers: some of them, so that readers without end do
 not keep producers out."""
@@ -224,7 +226,10 @@ class Ingest:
                 while connection.ending is None:
                     await trio.lowlevel.wait_readable(connection.socket)
                     await self._give_way()
-                    connection.read()
+                    # More than a piece, or readers would hold up producers by their number.
+                    for _ in range(READS_PER_TURN):
+                        if not connection.read() or not self._others_wait():
+                            break
                     if connection.greeted:
                         scope.deadline = math.inf
                     await self._answer(connection)

@@ -54,9 +54,10 @@ class Models:
         return self.known.get(model_id) or self._make(model_id, t)
 
     def named(self, model_id: str, t: float) -> Model | None:
-        """It is in a span, which may come late: no model that is gone comes back by that."""
+        """It is in a span that began at ``t``. One that comes late brings no model back that had
+        gone by now; one that began afterwards is of a new life, of which more is to be heard."""
         model = self.known.get(model_id)
-        if model is None and model_id not in self._shared.departed:
+        if model is None and not self._shared.departed.had(model_id, t):
             model = self._make(model_id, t)
         return model
 

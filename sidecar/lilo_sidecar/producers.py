@@ -165,7 +165,10 @@ class Producers:
             self._put_by(event)
 
     def _put_by(self, event: wire.Event) -> None:
-        size = len(wire.encode_event(event))
+        try:
+            size = len(wire.encode_event(event))
+        except wire.ProtocolError:  # longer than a hook makes them, and put by for nobody
+            size = MAX_EARLY_BYTES + 1
         if len(self._early) < MAX_EARLY and self._early_bytes + size <= MAX_EARLY_BYTES:
             self._early.append(event)  # counted once it is applied
             self._early_bytes += size

@@ -54,11 +54,12 @@ def test_every_call_arrives_as_its_event(far: Receiver, observer: TimingObserver
     observer.span("m", "persist:save_weights", "checkpoint", 10.0)
     observer.set_activity("gpu", None)
     observer.state(["m", "n"], "idle")
+    observer.state({f"m{number}": 0 for number in range(5000)}.keys(), "idle")  # type: ignore[arg-type]  # nobody looks
     observer.finish(operation, "done")
     observer.backend_ready()
     observer.serving_ready()
     observer.forget_model("m")
-    far.wait_for(lambda: len(far.events) == 12)
+    far.wait_for(lambda: len(far.events) == 13)
     after = time.time()
 
     def at(index: int) -> float:
@@ -83,10 +84,11 @@ def test_every_call_arrives_as_its_event(far: Receiver, observer: TimingObserver
         ),
         wire.Activity(at(6), "gpu", None, None, None),
         wire.State(at(7), None, "idle"),
-        wire.Finish(at(8), "m", "m:3"),
-        wire.Gauge(at(9), "backend_ready"),
-        wire.Gauge(at(10), "serving_ready"),
-        wire.Forget(at(11), "m"),
+        wire.State(at(8), None, "idle"),
+        wire.Finish(at(9), "m", "m:3"),
+        wire.Gauge(at(10), "backend_ready"),
+        wire.Gauge(at(11), "serving_ready"),
+        wire.Forget(at(12), "m"),
     ]  # fmt: skip
     assert (far.dropped, far.rejected) == (0, 0)
 

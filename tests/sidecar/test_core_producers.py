@@ -238,6 +238,18 @@ def test_early_events_are_bounded_in_bytes_as_well() -> None:
     assert backend.timing().delivery.applied == fitting + 1
 
 
+def test_early_event_that_no_hook_makes_is_dropped() -> None:
+    """One longer than events may be: it alone, and it is counted."""
+    core = CriticalPath()
+    backend = Feed(core, hello("backend", role="backend"))
+    short = span(["m"], 0, 1, "device:forward", lane="device")
+    huge = span(["m"], 0, 1, "device:forward", ids=["i" * 320] * 600, lane="device")
+    backend(short, huge, short)
+    Feed(core, hello("engine"))
+    delivery = backend.timing().delivery
+    assert (delivery.sent, delivery.applied, delivery.dropped) == (3, 2, 1)
+
+
 def test_health_tells_who_is_there() -> None:
     """Whether an engine is connected, when anything was last heard, and how many producers."""
     core = CriticalPath()

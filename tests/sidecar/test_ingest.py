@@ -18,6 +18,7 @@ import trio.testing
 
 from lilo_engine_hook import wire
 from lilo_sidecar import ingest
+from lilo_sidecar.connection import READ_BYTES
 from lilo_sidecar.critical_path import CriticalPath
 from lilo_sidecar.ingest import (
     ANSWER_TIMEOUT,
@@ -142,6 +143,30 @@ def test_readers_without_end_keep_no_producer_out(tmp_path: Path) -> None:
                 nursery.cancel_scope.cancel()
 
     trio.run(main)  # by the real clock, which goes on while everybody works
+
+
+def test_turn_of_a_producer_is_worth_its_wait(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While readers wait, a producer gets a turn in which all that it sent is taken in: by one
+    small piece at a time, many readers would hold it up for longer than its queue lasts."""
+    monkeypatch.setattr(ingest, "GIVE_WAY", 0.0)
+
+    async def act(intake: Intake) -> None:
+        intake.ingest.give_way_to(lambda: True)
+        with Producer(intake.path) as producer:
+            producer.socket.sendall(hello_frame())
+            await intake.settle()
+            producer.socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 2**20)
+            for _ in range(20):
+                producer.post(*[span(["m"], 0.0, 1.0)] * 100)
+            turns = 0
+            while intake.core.lifetime(0.0).delivery.applied < 2000:
+                await trio.lowlevel.checkpoint()
+                turns += 1
+            assert turns < 2000 * len(wire.encode_event(span(["m"], 0.0, 1.0))) / READ_BYTES / 2
+
+    run(tmp_path, act)
 
 
 def test_producer_that_takes_no_answers_is_let_go(

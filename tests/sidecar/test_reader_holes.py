@@ -176,4 +176,32 @@ def test_state_that_was_cut_off_is_told_to_every_reader_once() -> None:
     late = Loop(core, "m", "loop")
     late.cursor = Cursor("abc", 99)
     assert not late.ask().interval.complete
-    assert Loop(core, "m", "fresh").ask().interval.complete
+    assert not Loop(core, "m", "fresh").ask().interval.complete, "what was cut off may be of it"
+    feed(wire.Register(9.0, "younger"), *spans("younger"))
+    assert Loop(core, "younger", "fresh").ask().interval.complete
+
+
+def test_model_that_moves_leaves_nothing_behind() -> None:
+    """Two trainers have it; what the one that it leaves did last is in the next interval, once."""
+    core = CriticalPath()
+    left, now = Feed(core, hello("left")), Feed(core, hello("now"))
+    left(wire.Register(0.0, "m"), *spans("m"))
+    now(wire.Register(1.0, "m"), *spans("m"))
+    loop = Loop(core, "m", "loop")
+    assert told(loop.ask()) == ({"forward.execute": 2}, True)
+    left(*spans("m", 3), wire.Forget(5.0, "m"))
+    assert told(loop.ask()) == ({"forward.execute": 3}, True)
+    now(*spans("m"))
+    assert told(loop.ask()) == ({"forward.execute": 1}, True)
+
+
+def test_first_span_of_a_new_life_is_not_taken_for_a_late_one() -> None:
+    """A backend's socket may be read before that of the engine that has registered the model."""
+    core = CriticalPath()
+    old, backend = Feed(core, hello("old")), Feed(core, BACKEND)
+    old(wire.Register(0.0, "m"), *spans("m"))
+    core.disconnect("old", 10.0)
+    new = Feed(core, hello("new"), now=11.0)
+    backend(span(["m"], 12.0, 13.0, "device:forward", lane="device"))
+    new(wire.Register(11.5, "m"))
+    assert told(Loop(core, "m", "loop").ask()) == ({"forward.device": 1}, True)
