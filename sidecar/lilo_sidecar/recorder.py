@@ -159,6 +159,8 @@ class Recorder:
         try:
             if not self._directory.is_open:
                 self._directory.open()
+                if self._file is None:
+                    self._set_aside_unread(self._directory)
             snapshot = dump(self._core)
             file = self._directory.begin(snapshot)
         except SnapshotTooLargeError as error:
@@ -180,6 +182,17 @@ class Recorder:
             _log.info("the journal is written again")
         self._reason = None
         self._pause = 0
+
+    def _set_aside_unread(self, directory: StateDirectory) -> None:
+        """There may be a state that could not be read at the start, or that another sidecar has
+        left since; one without a journal is of the past, and nobody's."""
+        generation = directory.latest()
+        if generation is not None and generation.journal:
+            directory.set_aside()
+            _log.warning(
+                "the state directory has a state that this sidecar did not go on from; it is set "
+                "aside"
+            )
 
     def _stop_writing(self, reason: str, *, again: bool = False) -> None:
         """``again``: the log was told, if with other figures."""

@@ -131,3 +131,22 @@ def test_snapshot_without_a_journal_is_of_the_past(
     assert epoch(again) != epoch(recorder)
     (line,) = [record for record in caplog.records if "begin anew" in record.message]
     assert line.levelname == "WARNING"
+
+
+def test_state_that_could_not_be_read_at_the_start_is_set_aside(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A sidecar that began without it does not delete it once it may write: that is somebody's."""
+    path = tmp_path / "state"
+    recorder, _ = begun(path)
+    killed(recorder)
+    left = (path / "snapshot-1").read_bytes()
+    path.chmod(0o770)
+    again = open_recorder(path, Clock())
+    assert not again.status.writing
+    path.chmod(0o700)
+    again.tend()
+    assert again.status.writing
+    assert (path / "snapshot-1.aside").read_bytes() == left
+    assert (path / "journal-1.aside").exists()
+    assert "did not go on from; it is set aside" in caplog.text
