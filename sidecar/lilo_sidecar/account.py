@@ -89,13 +89,15 @@ class StepAccount:
     """One model's account. Times are Unix seconds; calls come in the order of events, and
     times that run backwards are moved up to the cursor."""
 
-    __slots__ = ("_closed", "_pieces", "sums", "until")
+    __slots__ = ("_closed", "_pieces", "sums", "taken", "until")
 
     def __init__(self, t: float) -> None:
         self.until = t
         """Everything before is in the sums."""
         self.sums = StepSums()
         """Since the account was last taken."""
+        self.taken = StepSums()
+        """All that was taken so far."""
         self._closed = t
         """Everything before is in the sums or in the pieces."""
         self._pieces: list[_Piece] = []
@@ -172,4 +174,11 @@ class StepAccount:
     def take(self) -> StepSums:
         """The sums so far, for whoever keeps them from now on."""
         sums, self.sums = self.sums, StepSums()
+        self.taken.add(sums)
         return sums
+
+    def total(self) -> StepSums:
+        """The sums since the account began, whoever took what."""
+        total = StepSums(*self.taken.to_tuple())
+        total.add(self.sums)
+        return total

@@ -31,6 +31,7 @@ from .timing import (
     shares_of,
     waits_of,
 )
+from .totals import Totals, totals_of
 from .trainer import Trainer
 
 _BEGINNING: Final = 0
@@ -157,6 +158,11 @@ class CriticalPath:
     def lifetime(self, now: float) -> Timing:
         """The aggregate since the trainer started, whoever read what."""
         return self._lifetime(self._producers.trainers, now)
+
+    def totals(self) -> Totals:
+        """Everything since the beginning, of all models and of each; changes nothing."""
+        producers = self._producers
+        return totals_of(producers.trainers, producers.former, producers.shared.unowned.snapshot())
 
     def health(self, now: float) -> Health:
         """Whether a trainer is there, and when one was last heard."""

@@ -77,6 +77,11 @@ class Ledger:
         """The number of the latest mark of all when the ledger was begun."""
         return self._origin.number
 
+    @property
+    def since(self) -> float:
+        """From when on, in Unix seconds, what it is about is recorded."""
+        return self._origin.settled
+
     def cut(self, end: Mark, sums: StepSums) -> None:
         """End the open segment; ``sums`` are the account's since the last cut."""
         self._segments.append(_Segment(end, self._pack(self.phases, sums)))
@@ -105,6 +110,10 @@ class Ledger:
             phases.setdefault(name, Series()).merge(series)
         sums.add(open_sums)
         return Interval(self._segments[at - 1].end if at else self._origin, phases, sums)
+
+    def lifetime(self) -> Phases:
+        """Everything since the beginning."""
+        return self.interval(self._origin.number, StepSums()).phases
 
     def holds(self, number: int) -> bool:
         """Whether an interval can begin exactly at that mark, or the ledger is younger."""

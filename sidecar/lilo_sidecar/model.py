@@ -62,8 +62,10 @@ class Model:
 
     __slots__ = (
         "account",
+        "batched",
         "captured",
         "commands",
+        "executions",
         "ledger",
         "own",
         "queued",
@@ -89,6 +91,10 @@ class Model:
         """Those that one has, and that are not finished."""
         self.own = 0.0
         """Seconds the gpu lane has worked for this model, in batches with it."""
+        self.executions = 0
+        """Batches that ran with this model in them."""
+        self.batched = 0
+        """The commands in them, of all models."""
 
     @property
     def regime(self) -> Regime:

@@ -12,6 +12,7 @@ from lilo_engine_hook import wire
 from .delivery import Tally
 from .departed import Departed
 from .faults import described
+from .former import Former
 from .ledger import Cuts
 from .models import Models, Shared
 from .series import SeriesBudget
@@ -58,6 +59,8 @@ class Producers:
         """Unix seconds."""
         self.faults = 0
         """Events that the core failed to apply."""
+        self.former = Former()
+        """Trainers that were replaced."""
         self._boots: dict[str, Boot] = {}
         self._trainers: dict[str, Trainer] = {}
         """By the boot id of the process that began it, the newest last."""
@@ -214,11 +217,13 @@ class Producers:
         for root, trainer in list(self._trainers.items()):
             if id(trainer) not in living:
                 trainer.close()
+                self.former.add(trainer)
                 ended.append(trainer)
                 del self._trainers[root]
                 for boot_id in [i for i, boot in self._boots.items() if boot.trainer is trainer]:
                     del self._boots[boot_id]
         if ended and not self._trainers:
+            self.former.count(self.shared.unowned.snapshot())
             self.shared = replace(self.shared, unowned=Tally())
         return ended
 

@@ -20,6 +20,7 @@ from . import (
     critical_path,
     delivery,
     departed,
+    former,
     lanes,
     ledger,
     model,
@@ -49,8 +50,8 @@ _LEVEL: Final = 1
 _MAGIC: Final = b"lilo-timing snapshot "
 _CHECKSUM: Final = 4
 _CORE: Final = (
-    *(account, activity, critical_path, delivery, departed, lanes, ledger, model, models),
-    *(persistence, producers, readers, records, series, timeline, trainer),
+    *(account, activity, critical_path, delivery, departed, former, lanes),
+    *(ledger, model, models, persistence, producers, readers, records, series, timeline, trainer),
     sys.modules[wire.Hello.__module__],
     sys.modules[wire.Span.__module__],
 )

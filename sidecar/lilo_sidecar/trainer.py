@@ -131,6 +131,8 @@ class Trainer:
             self._ran(span, shares, waited_for)
             if span.name.startswith("capture:"):
                 self._captured(span, request_ids)
+            else:
+                self._count_batch(shares, batch)
         elif span.name.startswith("persist:"):
             self._lanes.learn(span.name.partition(":")[2], span.lane, self._pending.values())
         self.activity.end(span.lane, span.t1)
@@ -163,6 +165,13 @@ class Trainer:
                 share = shares.get(model_id, 0.0)
                 model.ran(span.t0, span.t1, share, waited_for.get(model_id, ""))
                 self.settle(model_id)
+
+    def _count_batch(self, shares: dict[str, float], batch: int) -> None:
+        for model_id in shares:
+            model = self.models.known.get(model_id)
+            if model is not None:
+                model.executions += 1
+                model.batched += batch
 
     def _captured(self, span: wire.Span, request_ids: tuple[str, ...]) -> None:
         for request_id in request_ids:
