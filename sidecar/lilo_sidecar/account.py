@@ -103,6 +103,11 @@ class StepAccount:
         self._pieces: list[_Piece] = []
 
     @property
+    def is_settled(self) -> bool:
+        """Whether everything that was heard is in the sums."""
+        return not self._pieces
+
+    @property
     def crowded(self) -> bool:
         """Whether more than MAX_PIECES wait, so that it is time to settle."""
         return len(self._pieces) > MAX_PIECES

@@ -153,7 +153,10 @@ class CriticalPath:
         first, and that has to happen again at the same moment for the same figures."""
         if model_id is None or model_id == AGGREGATE:
             return reset or ack is not None
-        return bool(self._owners(model_id)) or self._departed(model_id, now) is not None
+        owners = self._owners(model_id)
+        if reset or ack is not None:
+            return bool(owners) or self._departed(model_id, now) is not None
+        return not all(owner.models.known[model_id].account.is_settled for owner in owners)
 
     def lifetime(self, now: float) -> Timing:
         """The aggregate since the trainer started, whoever read what."""

@@ -16,7 +16,7 @@ import msgpack
 
 from .account import StepSums
 from .delivery import Delivery
-from .series import Phases, Series, Wait
+from .series import Phases, Series, Wait, merged
 
 
 class Cuts:
@@ -46,6 +46,7 @@ class Interval(NamedTuple):
 
     since: Mark
     phases: Phases
+    """To be read, at once: they may be those that grow."""
     sums: StepSums
 
 
@@ -106,9 +107,8 @@ class Ledger:
         sums = StepSums()
         for segment in self._segments[at:]:
             self._unpack(segment.packed, phases, sums)
-        for name, series in self.phases.items():
-            phases.setdefault(name, Series()).merge(series)
         sums.add(open_sums)
+        phases = merged((phases, self.phases)) if phases else self.phases
         return Interval(self._segments[at - 1].end if at else self._origin, phases, sums)
 
     def lifetime(self) -> Phases:

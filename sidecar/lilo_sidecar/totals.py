@@ -46,6 +46,7 @@ class Totals(NamedTuple):
     models: list[ModelTotals]
     """Those that are known now."""
     phases: Phases
+    """To be read, at once: they may be those that grow."""
     delivery: Delivery
 
 
@@ -60,8 +61,8 @@ def totals_of(trainers: Iterable[Trainer], former: Former, unowned: Delivery) ->
     delivery = former.delivery.plus(unowned)
     for trainer in here:
         delivery = delivery.plus(trainer.delivery.snapshot())
-    lifetimes = (trainer.records.aggregate.lifetime() for trainer in here)
-    return Totals(list(models.values()), merged((former.phases, *lifetimes)), delivery)
+    lifetimes = [trainer.records.aggregate.lifetime() for trainer in here]
+    return Totals(list(models.values()), merged([former.phases, *lifetimes]), delivery)
 
 
 def _of(model_id: str, model: Model) -> ModelTotals:

@@ -215,6 +215,9 @@ class Trainer:
 
     def settle(self, model_id: str, known_until: float | None = None) -> None:
         """Bring a model's account as far as the lanes are known, or are taken to be."""
+        account = self.models.known[model_id].account
+        if account.is_settled:
+            return
 
         def split(start: float, end: float, kind: str) -> QueuedSplit:
             seen = self._lanes.window(model_id, kind, start, end)
@@ -224,7 +227,7 @@ class Trainer:
 
         if known_until is None:
             known_until = self._lanes.gpu.known_until
-        self.models.known[model_id].account.settle(known_until, split)
+        account.settle(known_until, split)
 
     def _record(
         self,

@@ -160,6 +160,14 @@ def test_health_shows_what_the_lane_is_in(site: Site) -> None:
     assert lanes == {"gpu": {"operation": "forward_backward", "for_s": 90.0}}
 
 
+def test_counts_of_any_size_are_answered(site: Site) -> None:
+    """A hostile producer's claims add up to more than 64 bits hold, and are shown as they are."""
+    for number in range(3):
+        Feed(site.core, hello(f"boot-{number}"))(dropped=2**63 - 1)
+    answer = check("Timing", site.get("/api/v1/timing"))
+    assert answer["delivery"]["dropped"] == 3 * (2**63 - 1)
+
+
 @pytest.mark.parametrize(
     ("path", "method", "status", "code"),
     [
