@@ -5,18 +5,19 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from http import HTTPStatus
+from typing import Final
 
 import orjson
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
-_NEVER_STORED = {"Cache-Control": "no-store"}
+NEVER_STORED: Final = {"Cache-Control": "no-store"}
 """An answer is true once; one with ``reset=true`` must never come from a cache."""
 
 
 def json_answer(
-    content: object, status: int = HTTPStatus.OK, headers: Mapping[str, str] = _NEVER_STORED
+    content: object, status: int = HTTPStatus.OK, headers: Mapping[str, str] = NEVER_STORED
 ) -> Response:
     """An answer with that content, of plain types."""
     try:
@@ -30,7 +31,7 @@ def error_answer(
     status: int, code: str, message: str, headers: Mapping[str, str] | None = None
 ) -> Response:
     """``code`` is a short stable word for programs, ``message`` is for people."""
-    headers = {**_NEVER_STORED, **(headers or {})}
+    headers = {**NEVER_STORED, **(headers or {})}
     return json_answer({"error": code, "message": message}, status, headers)
 
 

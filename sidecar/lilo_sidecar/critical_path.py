@@ -165,17 +165,20 @@ class CriticalPath:
     def totals(self) -> Totals:
         """Everything since the beginning, of all models and of each; changes nothing."""
         producers = self._producers
-        return totals_of(producers.trainers, producers.former, producers.shared.unowned.snapshot())
+        return totals_of(producers.trainers, producers.former, producers.shared)
 
     def health(self, now: float) -> Health:
         """Whether a trainer is there, and when one was last heard."""
         connected = self._producers.connected
+        newest = next(reversed(list(self._producers.trainers)), None)
         return Health(
             connected=any(boot.hello.role == wire.Role.ENGINE for boot in connected),
             last_heard=self._producers.last_heard,
             producers=len(connected),
             lanes=self._lanes_now(self._producers.trainers, AGGREGATE, now),
             faults=self._producers.faults,
+            started=None if newest is None else newest.started,
+            gauges={} if newest is None else dict(newest.gauges),
         )
 
     # --- what they are made of ------------------------------------------------------------

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from .account import Regime, StepAccount
+from .account import Regime, StepAccount, StepSums
 from .ledger import Ledger, Mark
 from .readers import Readers
 
@@ -74,11 +74,11 @@ class Model:
         "started",
     )
 
-    def __init__(self, t: float, mark: Mark, readers: Readers) -> None:
-        """Known since ``t`` and from that mark on."""
+    def __init__(self, t: float, mark: Mark, readers: Readers, everyone: StepSums) -> None:
+        """Known since ``t`` and from that mark on. ``everyone``: where all models' time goes."""
         self.ledger = Ledger(mark)
         self.readers = readers
-        self.account = StepAccount(t)
+        self.account = StepAccount(t, everyone)
         self.commands: dict[str, Command] = {}
         """Unfinished commands by request id, in order of submission."""
         self.queued: dict[str, Command] = {}

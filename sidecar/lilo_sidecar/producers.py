@@ -9,6 +9,7 @@ from typing import Final
 
 from lilo_engine_hook import wire
 
+from .account import StepSums
 from .delivery import Tally
 from .departed import Departed
 from .faults import described
@@ -54,7 +55,7 @@ class Producers:
     """
 
     def __init__(self, cuts: Cuts) -> None:
-        self.shared = Shared(SeriesBudget(MAX_SERIES), Departed(), cuts, Tally(), [])
+        self.shared = Shared(SeriesBudget(MAX_SERIES), Departed(), cuts, Tally(), [], StepSums())
         self.last_heard: float | None = None
         """Unix seconds."""
         self.faults = 0

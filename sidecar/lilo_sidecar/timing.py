@@ -200,6 +200,10 @@ class Health:
     """The lanes that work now: one that is in the same operation for long may be stuck."""
     faults: int
     """Events that a fault of the sidecar's own kept from being applied."""
+    started: float | None
+    """Unix seconds at which the newest trainer's process started; None if there was none."""
+    gauges: Mapping[str, float]
+    """Its milestones, in seconds since then."""
 
 
 def _step_json(step: Step) -> dict[str, float]:

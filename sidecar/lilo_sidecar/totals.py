@@ -16,6 +16,7 @@ from .account import StepSums
 from .delivery import Delivery
 from .former import Former
 from .model import Model
+from .models import Shared
 from .series import Phases, merged
 from .trainer import Trainer
 
@@ -45,12 +46,14 @@ class Totals(NamedTuple):
 
     models: list[ModelTotals]
     """Those that are known now."""
+    steps: StepSums
+    """Where the time of all models went, those that are gone included."""
     phases: Phases
     """To be read, at once: they may be those that grow."""
     delivery: Delivery
 
 
-def totals_of(trainers: Iterable[Trainer], former: Former, unowned: Delivery) -> Totals:
+def totals_of(trainers: Iterable[Trainer], former: Former, shared: Shared) -> Totals:
     """Add them up. A model that several trainers name is the one's whose engine told of it."""
     here = list(trainers)
     models: dict[str, ModelTotals] = {}
@@ -58,11 +61,12 @@ def totals_of(trainers: Iterable[Trainer], former: Former, unowned: Delivery) ->
         for model_id, model in trainer.models.known.items():
             if model_id not in models or trainer.models.accounts_for(model_id):
                 models[model_id] = _of(model_id, model)
-    delivery = former.delivery.plus(unowned)
+    delivery = former.delivery.plus(shared.unowned.snapshot())
     for trainer in here:
         delivery = delivery.plus(trainer.delivery.snapshot())
     lifetimes = [trainer.records.aggregate.lifetime() for trainer in here]
-    return Totals(list(models.values()), merged([former.phases, *lifetimes]), delivery)
+    steps = StepSums(*shared.steps.to_tuple())
+    return Totals(list(models.values()), steps, merged([former.phases, *lifetimes]), delivery)
 
 
 def _of(model_id: str, model: Model) -> ModelTotals:
