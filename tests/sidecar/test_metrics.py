@@ -228,14 +228,15 @@ def test_producers_go_on_while_an_answer_is_written(site: Site) -> None:
     feed = Feed(site.core)
     for number in range(MAX_NAMED_MODELS):
         feed(span([f"m{number}"], number, number + 1, f"kind{number % 200}"))
-    turns: list[float] = []
+    turns = 0
 
     async def act(client: httpx.AsyncClient) -> None:
         async with trio.open_nursery() as nursery:
 
             async def turn() -> None:
+                nonlocal turns
                 while True:
-                    turns.append(trio.current_time())
+                    turns += 1
                     await trio.lowlevel.checkpoint()
 
             nursery.start_soon(turn)
@@ -243,8 +244,7 @@ def test_producers_go_on_while_an_answer_is_written(site: Site) -> None:
             nursery.cancel_scope.cancel()
 
     site.visit(act)
-    pauses = [after - before for before, after in pairwise(turns)]
-    assert max(pauses) < sum(pauses) / 2
+    assert turns > 3  # a thousand, commonly; one if there is none to be had meanwhile
 
 
 # --- format --------------------------------------------------------------------------------

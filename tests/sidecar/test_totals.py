@@ -24,6 +24,8 @@ def counters(totals: Totals) -> dict[tuple[str, ...], float]:
     found: dict[tuple[str, ...], float] = {}
     for name, value in totals.delivery._asdict().items():
         found["delivery", name] = value
+    for part, seconds in enumerate(totals.steps.to_tuple()):
+        found["steps", str(part)] = seconds
     for phase, series in totals.phases.items():
         figures = (series.count, series.total, series.batch, series.share, *series.wait)
         found |= {("phase", phase, str(at)): figure for at, figure in enumerate(figures)}
@@ -64,6 +66,9 @@ def test_totals_only_grow_whoever_reads_what(seed: int) -> None:
             seen.append(core.totals())
     for before, after in pairwise(seen):
         assert_grown(before, after)
+    parts = zip(*(model.sums.to_tuple() for model in core.totals().models), strict=True)
+    steps = core.totals().steps.to_tuple()
+    assert steps == pytest.approx(tuple(map(sum, parts)), rel=1e-12, abs=1e-9)
     one, two = counters(core.totals()), counters(undisturbed.totals())
     assert one == pytest.approx(two, rel=1e-12, abs=1e-9)
 
@@ -90,6 +95,22 @@ def test_models_parts_add_up_to_its_time() -> None:
     assert sum(m.sums.to_tuple()) == m.until - m.since
     assert (m.queued, m.running) == (1, 0)
     assert (n.model_id, n.queued, n.running) == ("n", 0, 0)
+
+
+def test_time_of_models_that_are_gone_stays() -> None:
+    """All models' time is the sum of the models', also of one that is forgotten, comes back and
+    goes with its trainer."""
+    core = CriticalPath()
+    feed = Feed(core, hello("old"))
+    feed(begin("m", 1, 0.0), span(["m"], 1, 3, ids=["m:1"]), finish("m", 1, 3.0))
+    feed(wire.Forget(5.0, "m"))
+    assert core.totals().models == []
+    assert core.totals().steps.to_tuple() == (2.0, 0.0, 0.0, 1.0, 0.0, 2.0)
+    feed(wire.Register(6.0, "m"), span(["m"], 7, 8, "accept"))
+    core.disconnect("old", 9.0)
+    Feed(core, hello("new", started=10.0))
+    assert core.totals().models == []
+    assert core.totals().steps.to_tuple() == (3.0, 0.0, 0.0, 2.0, 0.0, 2.0)
 
 
 def test_batches_and_their_commands_are_counted() -> None:
