@@ -18,7 +18,7 @@ USAGE_ERROR: Final = 2
 """Exit status when the sidecar cannot start as it was asked to."""
 _CLOSE_TIMEOUT: Final = 0.5
 """Seconds at the end for each of stdout and stderr to take what is left."""
-_EXTRA: Final = ("trio", "hypercorn", "orjson", "starlette")
+_EXTRA: Final = ("trio", "hypercorn", "orjson", "prometheus_client", "starlette")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -49,7 +49,7 @@ class Totals(NamedTuple):
     steps: StepSums
     """Where the time of all models went, those that are gone included."""
     phases: Phases
-    """To be read, at once: they may be those that grow."""
+    """New series, which grow no more."""
     delivery: Delivery
 
 
@@ -66,7 +66,8 @@ def totals_of(trainers: Iterable[Trainer], former: Former, shared: Shared) -> To
         delivery = delivery.plus(trainer.delivery.snapshot())
     lifetimes = [trainer.records.aggregate.lifetime() for trainer in here]
     steps = StepSums(*shared.steps.to_tuple())
-    return Totals(list(models.values()), steps, merged([former.phases, *lifetimes]), delivery)
+    phases = merged([{}, former.phases, *lifetimes])  # of one alone it would be that one
+    return Totals(list(models.values()), steps, phases, delivery)
 
 
 def _of(model_id: str, model: Model) -> ModelTotals:

@@ -148,6 +148,21 @@ def test_looking_changes_nothing() -> None:
     assert dump(feed.core) == before
 
 
+def test_totals_are_of_one_moment() -> None:
+    """What comes later is not in totals that were taken before: they may be read elsewhere."""
+    core = CriticalPath()
+    first = core.totals()
+    feed = Feed(core)
+    feed(begin("m", 1, 0.0), span(["m"], 1, 2, ids=["m:1"]), finish("m", 1, 2.0))
+    second, seen = core.totals(), counters(core.totals())
+    feed(begin("m", 2, 3.0), span(["m"], 4, 5, ids=["m:2"]), finish("m", 2, 5.0))
+    core.disconnect("boot", 6.0)
+    Feed(core, hello("new"))
+    assert first.phases == {}
+    assert counters(second) == seen
+    assert counters(core.totals()) != seen
+
+
 def test_what_replaced_trainers_had_stays() -> None:
     """A trainer that takes another's place begins with its figures, and models; the totals of
     all models together go on, and a backend's lost events with them."""
