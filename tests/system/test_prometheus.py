@@ -122,6 +122,12 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
                 recorded = server.query("lilo:overhead_fraction:rate5m")
                 return {key[0] for key in firing}, len(recorded)
 
+            # The server looks at its list of targets some seconds after it has started.
+            scraped = wait_until(
+                lambda: {a for a, target in server.targets().items() if target["health"] == "up"},
+                lambda up: len(up) == 3,
+            )
+            assert scraped == {late.address, sharing.address, lonely}
             expected = {"LiloNoTrainer", "LiloSidecarDown", "LiloOverheadHigh"}
             wait_until(work_on, lambda so_far: so_far[0] >= expected and so_far[1] >= 2)
             own = {trainer.address: trainer.interval() for trainer in (late, sharing)}
