@@ -3,6 +3,7 @@ real sidecars: it scrapes them, evaluates the rules, and answers what the dashbo
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import re
@@ -30,9 +31,11 @@ VARIABLES = {
     "$model": ".+",
     "${datasource}": "prometheus",
 }
-BEFORE = 40
-"""Rounds before the server looks for the first time, so that no counter is near 0 then: there
-Prometheus guesses differently how much it grew."""
+BEFORE = 5000
+"""Rounds before the server looks for the first time: many more than come afterwards. Of a counter
+that may have begun at 0 within the range, Prometheus guesses differently how much it grew."""
+AT_ONCE = 100
+"""Rounds in one batch: six events each, of 1,024 that a batch may have."""
 
 
 class Trainer:
@@ -48,7 +51,13 @@ class Trainer:
         self._rounds = 0
         self._began = time.time()
 
-    def round(self) -> None:
+    def rounds(self, count: int) -> None:
+        """Work on."""
+        for done in range(0, count, AT_ONCE):
+            some = range(min(AT_ONCE, count - done))
+            self._producer.send(*[event for _ in some for event in self._round()])
+
+    def _round(self) -> list[wire.Event]:
         """Two models with a command each: in one batch that begins at once, or one after the
         other and late."""
         t, seq = self._began + 8.0 * self._rounds, self._rounds + 1
@@ -61,8 +70,8 @@ class Trainer:
             events.append(span(["m"], t + 3.0, t + 6.0, ids=[both[0]]))
         done = t + 4.25 if self._shares else t + 6.0
         events += [finish("m", seq, done), finish("n", seq, done)]
-        self._producer.send(*events)
         self._rounds += 1
+        return events
 
     def interval(self) -> dict[str, Any]:
         """The sidecar's own figures since the last call, of all models and of each."""
@@ -101,23 +110,26 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
         start_sidecar(places[1], "--token-file", token, token="s3cret-word") as two,
         start_sidecar(places[2]) as three,
         socket.socket() as nobody,
+        contextlib.ExitStack() as closing,
     ):
         nobody.bind(("127.0.0.1", 0))  # and does not listen
         late, sharing = Trainer(one, shares=False), Trainer(two, shares=True)
         lonely = three.url.removeprefix("http://")
         gone = f"127.0.0.1:{nobody.getsockname()[1]}"
         names = {late.address: "late", sharing.address: "sharing", lonely: "lonely", gone: "gone"}
-        for _ in range(BEFORE):
-            late.round()
-            sharing.round()
-        late.interval()
-        sharing.interval()
+        for trainer in (late, sharing):
+            closing.callback(trainer.close)
+            trainer.rounds(BEFORE)
+            trainer.interval()
+            # Being asked settles a model's account to its last event, which otherwise the next
+            # one does: the server is to see it the same way each time.
+            trainer.rounds(1)
         with prometheus(places[3], names, "s3cret-word") as server:
 
             def work_on() -> tuple[set[str], int]:
                 """Another round, and what the server has come to by now."""
-                late.round()
-                sharing.round()
+                late.rounds(1)
+                sharing.rounds(1)
                 firing = server.query('ALERTS{alertstate="firing"}')
                 recorded = server.query("lilo:overhead_fraction:rate5m")
                 return {key[0] for key in firing}, len(recorded)
@@ -132,8 +144,6 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
             wait_until(work_on, lambda so_far: so_far[0] >= expected and so_far[1] >= 2)
             own = {trainer.address: trainer.interval() for trainer in (late, sharing)}
             yield Fleet(server, late, sharing, lonely, gone, own)
-        late.close()
-        sharing.close()
 
 
 # --- scraping ------------------------------------------------------------------------------
@@ -275,8 +285,7 @@ def test_counters_survive_the_sidecar(tmp_path: Path) -> None:
 
     with start_sidecar(tmp_path) as sidecar:
         trainer = Trainer(sidecar, shares=True)
-        for _ in range(3):
-            trainer.round()
+        trainer.rounds(3)
         before = counters(sidecar)
         assert 'lilo_phase_records_total{phase="forward_backward.execute"} 3.0' in before
         sidecar.stop(signal.SIGKILL)
