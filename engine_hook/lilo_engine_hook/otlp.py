@@ -29,6 +29,7 @@ except ImportError as missing:
         "pip install 'lilo-timing[otlp]'"
     ) from missing
 
+from . import _queue
 from ._observer import Operation
 from ._plain import as_models, copied, plain
 from ._process import is_secondary_rank
@@ -98,7 +99,8 @@ class OtlpObserver:
     def __init__(self, provider: TracerProvider | None = None) -> None:
         """Exports as ``OTEL_EXPORTER_OTLP_ENDPOINT`` and the other variables of OpenTelemetry's
         specification say, or through a ``provider`` of the trainer's own, which `close` flushes
-        and does not shut down."""
+        and does not shut down. Never raises: where it cannot work it says so in the log, and does
+        nothing."""
         self.evicted = 0
         """Commands whose finish was not waited for any more, `MAX_OPEN` being open."""
         self.rejected = 0
@@ -106,14 +108,18 @@ class OtlpObserver:
         self._open: dict[tuple[str, str], _Open] = {}
         """By ("command", request id) or ("model", its id), the oldest first."""
         self._lock = threading.Lock()
-        self._own: TracerProvider | None = None
+        self._shared = provider is not None
         self._tracer: Any = None
         if is_secondary_rank():
             return
-        if provider is None:
-            provider = self._own = _provider()
-        self._provider = provider
-        self._tracer = provider.get_tracer("lilo_engine_hook")
+        try:
+            self._provider = _provider() if provider is None else provider
+            self._tracer = self._provider.get_tracer("lilo_engine_hook")
+        except Exception as error:  # noqa: BLE001 - what the environment says is no number, no file
+            _log.warning(
+                "lilo otlp is off: %s; correct the OTEL_ variables of the environment", error
+            )
+            return
         atexit.register(self.close)
 
     # --- what the engine calls ------------------------------------------------------------
@@ -220,7 +226,7 @@ class OtlpObserver:
         for key in list(self._open):
             self._end(self._pop(key), abandoned=True)
         # Either takes as long as it likes, with a receiver that is away.
-        export = self._provider.force_flush if self._own is None else self._own.shutdown
+        export = self._provider.force_flush if self._shared else self._provider.shutdown
         thread = threading.Thread(target=export, name="lilo-otlp-close", daemon=True)
         try:
             thread.start()
@@ -287,7 +293,7 @@ class OtlpObserver:
             _log.warning(
                 "lilo otlp: a call of %s makes no span: %s; further ones are only counted",
                 method,
-                str(error)[:300],
+                _queue.text_of(error),
             )
 
 
