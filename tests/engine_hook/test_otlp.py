@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -19,6 +20,8 @@ from lilo_engine_hook import otlp
 from lilo_engine_hook.otlp import CLOSE_TIMEOUT, MAX_OPEN, OtlpObserver
 from support.operations import Operation
 from support.otlp_receiver import OtlpReceiver, otlp_receiver
+from support.receiver import receiver as timing_receiver
+from support.snippets import snippet
 
 BACKWARD = "forward_backward"
 
@@ -224,7 +227,7 @@ _BAD_CALLS: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = [
 ]
 
 
-def test_bad_calls_are_counted_and_never_raise(
+def test_otlp_calls_that_make_no_span_are_counted_and_never_raise(
     receiver: OtlpReceiver, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The log has the first; a good span beside them is exported, so none reached the exporter,
@@ -339,6 +342,21 @@ observer.span("m", "forward_backward", "gpu", time.time(), request_ids=["m:1"])
     )
     assert receiver.commands()["m:1"].attributes["lilo.abandoned"] is True
     assert len(receiver.lane(BACKWARD)) == 1
+
+
+def test_the_documents_example_tells_both(
+    receiver: OtlpReceiver, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As it stands, for an engine: the sidecar's socket and the receiver hear of a command."""
+    monkeypatch.setenv("LILO_TIMING_SOCKET", str(tmp_path / "timing.sock"))
+    engine: Any = SimpleNamespace(observer=None)
+    with timing_receiver(tmp_path / "timing.sock") as far:
+        exec(snippet("OBSERVER.md", "OpenTelemetry beside it"), {"engine": engine})
+        engine.observer.begin(Operation("m", 1))
+        engine.observer.finish(Operation("m", 1), "done")
+        engine.observer.close()
+    assert [type(event).__name__ for event in far.events] == ["Begin", "Finish"]
+    assert list(receiver.commands()) == ["m:1"]
 
 
 def test_without_the_sdk_the_import_says_what_to_install() -> None:
