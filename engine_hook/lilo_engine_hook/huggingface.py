@@ -74,7 +74,6 @@ class TimingCallback(TrainerCallback):  # type: ignore[misc]
         self._since = time.time()
 
     def on_step_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        self._abandon()
         self._submit(FORWARD_BACKWARD)
 
     def on_substep_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:

@@ -26,6 +26,7 @@ class Trained:
         self.steps: int = said["steps"]
         self.micro_batches: int = said["micro_batches"]
         """Of each step."""
+        self.raised_calls: dict[str, int] = said["raised_calls"]
         self.broken_steps: int = said["broken_steps"]
 
     def counts(self, model_id: str) -> dict[str, int]:
@@ -103,11 +104,13 @@ def test_a_training_that_stops_between_micro_batches(trained: Trained) -> None:
 
 
 def test_a_training_that_an_exception_ended_goes_on_anew(trained: Trained) -> None:
-    """The step that broke has no execution of its optimizer; the second training is whole."""
+    """The step that broke has no execution of its optimizer, and does not stay open; the second
+    training is whole."""
     counts = trained.counts("raised")
     assert counts["forward_backward.execute"] == (trained.steps + 1) * trained.micro_batches
     assert counts["optim_step.execute"] == trained.steps
     assert trained.sidecar.timing("raised")["lanes"] == {}
+    assert trained.raised_calls["begin"] == trained.raised_calls["finish"] == 2 + 2 * trained.steps
 
 
 def test_an_observer_that_raises_is_not_felt(trained: Trained) -> None:

@@ -278,7 +278,8 @@ def test_exceptions_of_the_body_pass_through_untouched() -> None:
 
 
 def test_decorated_functions_are_a_command_each_call(far: Receiver) -> None:
-    """With their own name, arguments and result; one within another executes its own command."""
+    """With their own name, arguments and result; one within another, or within itself, executes
+    its own command."""
 
     def use(timing: LoopTiming) -> None:
         @timing.command("m", "optim_step")
@@ -293,15 +294,29 @@ def test_decorated_functions_are_a_command_each_call(far: Receiver) -> None:
                 value += 1
             return inner(value)
 
+        @timing.command("m", "forward")
+        def twice(again: bool) -> None:
+            with timing.execute():
+                pass
+            if again:
+                twice(False)
+            with timing.execute():  # still its own command
+                pass
+
+        twice(True)
         assert outer(1) == 3
         assert inner(value=1) == 2
         assert (inner.__name__, inner.__doc__) == ("inner", "Adds one.")
 
     spans = [event for event in told(far, use) if isinstance(event, wire.Span)]
     assert [(span.name, span.request_ids) for span in spans] == [
-        (BACKWARD, ("m:1",)),
-        ("optim_step", ("m:2",)),
-        ("optim_step", ("m:3",)),
+        ("forward", ("m:1",)),
+        ("forward", ("m:2",)),
+        ("forward", ("m:2",)),
+        ("forward", ("m:1",)),
+        (BACKWARD, ("m:3",)),
+        ("optim_step", ("m:4",)),
+        ("optim_step", ("m:5",)),
     ]
 
 

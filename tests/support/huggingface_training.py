@@ -13,7 +13,7 @@ import functools
 import json
 import sys
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -29,6 +29,7 @@ from transformers import (
     TrainingArguments,
 )
 
+from lilo_engine_hook import Observers
 from lilo_engine_hook.huggingface import TimingCallback
 from support.snippets import snippet
 
@@ -83,6 +84,16 @@ class RaiseOnce(TrainerCallback):  # type: ignore[misc]
             raise RuntimeError("out of memory")
 
 
+class Counting:
+    """An observer that counts its calls by method."""
+
+    def __init__(self) -> None:
+        self.calls: Counter[str] = Counter()
+
+    def __getattr__(self, method: str) -> Any:
+        return lambda *args, **attrs: self.calls.update([method])
+
+
 class Broken:
     """An observer that raises from every method."""
 
@@ -132,7 +143,8 @@ def main() -> None:
         return trainer
 
     train("stopped", StopAtSubstep())
-    train("raised", RaiseOnce()).train()
+    counting = Counting()
+    train("raised", RaiseOnce(), observer=Observers(first.observer, counting)).train()
     broken = train("broken", observer=Broken()).state.global_step
     first.close()
     print(
@@ -141,6 +153,7 @@ def main() -> None:
                 "measured": of_the_first,
                 "steps": STEPS,
                 "micro_batches": MICRO_BATCHES,
+                "raised_calls": counting.calls,
                 "broken_steps": broken,
             }
         )
