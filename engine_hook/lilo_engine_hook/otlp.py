@@ -18,11 +18,10 @@ from typing import Any, Final, TypeVar, cast
 
 try:
     from opentelemetry.context import Context
-    from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
-    from opentelemetry.sdk.resources import SERVICE_NAME, Resource
-    from opentelemetry.sdk.trace import SpanLimits, TracerProvider
-    from opentelemetry.sdk.trace.export import BatchSpanProcessor
+    from opentelemetry.sdk.trace import TracerProvider
     from opentelemetry.trace import Link, Span, Status, StatusCode, set_span_in_context
+
+    from ._otlp_export import ended_within, exporting_provider, nanoseconds, text
 except ImportError as missing:
     raise ImportError(
         "lilo_engine_hook.otlp needs the OpenTelemetry SDK and its OTLP exporter: "
@@ -33,18 +32,14 @@ from . import _queue
 from ._observer import Operation
 from ._plain import as_models, copied, plain
 from ._process import is_secondary_rank
-from .wire import MAX_COMMANDS_PER_SPAN, MAX_REQUEST_ID, checks
+from .wire import checks
 
 MAX_OPEN: Final = 4096
 """Commands submitted and not finished, as in the sidecar: 256 models times 16. Beyond it the oldest
 is ended, for a command that nobody finishes must not keep others out for ever."""
 CLOSE_TIMEOUT: Final = 2.0
 """Seconds that `OtlpObserver.close` and interpreter exit may take to export what is left."""
-SERVICE: Final = "lilo-trainer"
-"""``service.name`` where the environment (``OTEL_SERVICE_NAME``) has none."""
 ACCEPT: Final = "accept"
-_MAX_SECONDS: Final = 2**63 / 1e9
-"""Nanoseconds are 64 bits in OTLP."""
 _FAILED: Final = frozenset({"failed", "error"})
 """An engine's words for a command that failed."""
 
@@ -113,7 +108,7 @@ class OtlpObserver:
         if is_secondary_rank():
             return
         try:
-            self._provider = _provider() if provider is None else provider
+            self._provider = exporting_provider() if provider is None else provider
             self._tracer = self._provider.get_tracer("lilo_engine_hook")
         except Exception as error:  # noqa: BLE001 - what the environment says is no number, no file
             _log.warning(
@@ -127,19 +122,19 @@ class OtlpObserver:
     @_never_raises
     def register_model(self, model_id: str, spec: object = None) -> None:
         """A model was asked for: a span ``accept`` until the engine accepted it."""
-        self._begin(("model", model_id), ACCEPT, {"lilo.model_id": _text(model_id)})
+        self._begin(("model", model_id), ACCEPT, {"lilo.model_id": text(model_id)})
 
     @_never_raises
     def forget_model(self, model_id: str) -> None:
         """A model is gone."""
-        self._end(self._pop(("model", _text(model_id))), abandoned=True)
+        self._end(self._pop(("model", text(model_id))), abandoned=True)
 
     @_never_raises
     def begin(self, operation: Operation) -> None:
         """A command was submitted."""
-        kind, request_id = _text(operation.kind), _text(operation.request_id)
+        kind, request_id = text(operation.kind), text(operation.request_id)
         attributes = {
-            "lilo.model_id": _text(operation.model_id),
+            "lilo.model_id": text(operation.model_id),
             "lilo.request_id": request_id,
             "lilo.seq_id": checks.integer(plain(operation.seq_id), "a sequence id"),
             "lilo.kind": kind,
@@ -149,7 +144,7 @@ class OtlpObserver:
     @_never_raises
     def reuse(self, request_id: str) -> None:
         """A submission was repeated: an event of the command's span."""
-        found = self._open.get(("command", _text(request_id)))
+        found = self._open.get(("command", text(request_id)))
         if found is not None:
             found.span.add_event("submitted again")
 
@@ -157,7 +152,7 @@ class OtlpObserver:
     def finish(self, operation: Operation, state: object) -> None:
         """A command is over. Of ``state`` only whether it failed is told: it may hold the text of
         an error."""
-        found = self._pop(("command", _text(operation.request_id)))
+        found = self._pop(("command", text(operation.request_id)))
         word = plain(state)
         failed = isinstance(word, str) and word.lower() in _FAILED
         self._end(found, failed=failed)
@@ -188,21 +183,21 @@ class OtlpObserver:
         """A lane worked for one model or several, from ``t0`` to ``t1`` (Unix seconds; None is
         now), on the commands that ``request_ids`` names, or ``seq_ids`` where there is one
         model."""
-        models = tuple(dict.fromkeys(_text(each) for each in as_models(model)))
-        start = _nanoseconds(t0)
-        end = max(start, time.time_ns() if t1 is None else _nanoseconds(t1))
+        models = tuple(dict.fromkeys(text(each) for each in as_models(model)))
+        start = nanoseconds(t0)
+        end = max(start, time.time_ns() if t1 is None else nanoseconds(t1))
         commands = [("command", each) for each in _request_ids(models, request_ids, seq_ids)]
         if name == ACCEPT:
             commands += [("model", each) for each in models]
         found = [self._open[each] for each in commands if each in self._open]
         attributes: dict[str, Any] = {
-            "lilo.lane": _text(lane),
+            "lilo.lane": text(lane),
             "lilo.models": models,
             "lilo.commands": checks.integer(plain(n), "n") if n else len(found) or len(models),
         }
         links = [Link(each.span.get_span_context()) for each in found]
         span = self._tracer.start_span(
-            _text(name), Context(), attributes=attributes, links=links, start_time=start
+            text(name), Context(), attributes=attributes, links=links, start_time=start
         )
         if ok is False:
             span.set_status(Status(StatusCode.ERROR))
@@ -227,15 +222,12 @@ class OtlpObserver:
             self._end(self._pop(key), abandoned=True)
         # Either takes as long as it likes, with a receiver that is away.
         export = self._provider.force_flush if self._shared else self._provider.shutdown
-        thread = threading.Thread(target=export, name="lilo-otlp-close", daemon=True)
-        try:
-            thread.start()
-        except RuntimeError as error:  # no thread to be had
-            _log.warning("lilo otlp: what is left is not exported: %s", error)
-            return
-        thread.join(CLOSE_TIMEOUT)
-        if thread.is_alive():
-            _log.warning("lilo otlp: not everything was exported at exit: no receiver in time")
+        if not ended_within(CLOSE_TIMEOUT, export):
+            _log.warning(
+                "lilo otlp: not everything was exported within %.0f s; "
+                "is there a receiver at OTEL_EXPORTER_OTLP_ENDPOINT?",
+                CLOSE_TIMEOUT,
+            )
 
     # --- what they are made of ------------------------------------------------------------
 
@@ -295,36 +287,6 @@ class OtlpObserver:
                 method,
                 _queue.text_of(error),
             )
-
-
-def _provider() -> TracerProvider:
-    resource = Resource.create()
-    if str(resource.attributes[SERVICE_NAME]).startswith("unknown_service"):
-        resource = resource.merge(Resource({SERVICE_NAME: SERVICE}))
-    provider = TracerProvider(
-        resource=resource,
-        # Its own way to end at exit waits for 30 s with a receiver that is away.
-        shutdown_on_exit=False,
-        span_limits=SpanLimits(max_links=MAX_COMMANDS_PER_SPAN),
-    )
-    provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
-    return provider
-
-
-# What cannot be encoded is turned away here: the exporter drops a whole batch for one such span.
-
-
-def _text(value: object) -> str:
-    text = checks.text(plain(value), MAX_REQUEST_ID, "a name or an id")
-    text.encode()  # half a surrogate pair is no text
-    return text
-
-
-def _nanoseconds(t: float) -> int:
-    seconds = checks.time(plain(t), "a time")
-    if not 0 <= seconds < _MAX_SECONDS:
-        raise ValueError(f"{seconds} is no time in Unix seconds that OTLP can hold")
-    return int(seconds * 1e9)
 
 
 def _request_ids(

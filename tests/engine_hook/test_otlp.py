@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from opentelemetry.sdk.trace import TracerProvider
 
-from lilo_engine_hook import otlp
+from lilo_engine_hook import _otlp_export
 from lilo_engine_hook.otlp import CLOSE_TIMEOUT, MAX_OPEN, OtlpObserver
 from support.operations import Operation
 from support.otlp_receiver import OtlpReceiver, otlp_receiver
@@ -65,7 +65,7 @@ def test_a_command_is_a_trace_and_a_batch_is_linked_to_its_commands(
     commands = receiver.commands()
     assert list(commands) == ["a:7", "b:7"]
     for model, span in zip("ab", commands.values(), strict=True):
-        assert span.service == otlp.SERVICE
+        assert span.service == _otlp_export.SERVICE
         assert span.name == BACKWARD
         assert span.attributes == {
             "lilo.model_id": model,
@@ -270,7 +270,7 @@ def test_a_providers_own_exporters_are_used_and_not_shut_down(
     receiver: OtlpReceiver,
 ) -> None:
     """`close` flushes what the trainer's provider has, which goes on working."""
-    provider = otlp._provider()
+    provider = _otlp_export.exporting_provider()
     observer = OtlpObserver(provider)
     observer.span("m", BACKWARD, "gpu", time.time())
     observer.close()
@@ -321,7 +321,10 @@ def test_without_a_receiver_calls_and_close_are_bounded(
     assert observer.rejected == 0
     assert took < 2 * CLOSE_TIMEOUT
     said = [r.getMessage() for r in caplog.records if r.name == "lilo_engine_hook"]
-    assert said == ["lilo otlp: not everything was exported at exit: no receiver in time"]
+    assert said == [
+        "lilo otlp: not everything was exported within 2 s; "
+        "is there a receiver at OTEL_EXPORTER_OTLP_ENDPOINT?"
+    ]
 
 
 def test_a_process_that_just_ends_exports_what_is_left(receiver: OtlpReceiver) -> None:
