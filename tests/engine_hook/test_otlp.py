@@ -284,10 +284,10 @@ def test_a_providers_own_exporters_are_used_and_not_shut_down(
 def test_only_rank_0_exports(receiver: OtlpReceiver, monkeypatch: pytest.MonkeyPatch) -> None:
     """Ranks run the same commands; another one's observer does nothing at all."""
     monkeypatch.setenv("RANK", "1")
-    threads = threading.active_count()
+    threads = set(threading.enumerate())
     observer = OtlpObserver()
     observer.span("m", BACKWARD, "gpu", time.time())
-    assert threading.active_count() == threads
+    assert set(threading.enumerate()) <= threads
     observer.close()
     assert receiver.requests == 0
 
