@@ -39,7 +39,7 @@ os.execv(sys.argv[1], sys.argv[1:])
 
 @pytest.fixture
 def listener(tmp_path: Path) -> Iterator[socket.socket]:
-    """A listening socket, as a socket unit makes it: in a directory that is everybody's to enter."""
+    """A listening socket, as a socket unit makes it."""
     with socket.socket(socket.AF_UNIX) as listening:
         listening.bind(str(tmp_path / "timing.sock"))
         listening.listen(8)
