@@ -29,11 +29,11 @@ TOKEN = "a-token-of-this-test"
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What the build stage installs: from the files that it copies, and no others."""
     context = tmp_path_factory.mktemp("context")
-    for source, target in copied():
+    for source, name in copied():
         if (ROOT / source).is_dir():
-            shutil.copytree(ROOT / source, context / target)
+            shutil.copytree(ROOT / source, context / name)
         else:
-            shutil.copy(ROOT / source, context / target)
+            shutil.copy(ROOT / source, context / name)
     target = tmp_path_factory.mktemp("installed")
     build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(context / "dist")]
     subprocess.run(build, cwd=context, check=True, capture_output=True)
