@@ -249,7 +249,7 @@ def test_app_runs_publishes_and_drains(registry: Entries, monkeypatch: pytest.Mo
         except RuntimeError as error:
             failures.append(error)
 
-    running = threading.Thread(target=run)
+    running = threading.Thread(target=run, daemon=True)
     running.start()
     try:
         entry = wait_until(lambda: registry.get("engine-7", {}), bool)
@@ -262,8 +262,10 @@ def test_app_runs_publishes_and_drains(registry: Entries, monkeypatch: pytest.Mo
         at_exit = _find_callables_for_obj(instance, _PartialFunctionFlags.EXIT)
         for method in at_exit.values():
             method()
+        left = instance._trainer._process.poll() is None
+        instance._trainer.drain(0.0)
         running.join(TIMEOUT)
-    assert list(at_exit) == ["stop"]
+    assert (list(at_exit), left) == (["stop"], False)
     assert registry == {}
     assert [str(error) for error in failures] == ["the trainer ended with status 0"]
     with pytest.raises(httpx.ConnectError):
@@ -281,16 +283,27 @@ def test_stand_in_trainer_takes_its_options(tmp_path: Path) -> None:
 def test_start_that_fails_leaves_nothing(
     registry: Entries, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The error comes through for Modal to try again; no process stays, nothing is published."""
-    monkeypatch.setattr(
-        lilo_modal.app,
-        "trainer_command",
-        lambda token: [sys.executable, "-c", "raise SystemExit(3)", str(token)],
-    )
+    """Here no tunnel is to be had: the error comes through for Modal to try again, the processes
+    are ended, nothing is published."""
+    token_files: list[Path] = []
+
+    def command(token: Path) -> list[str]:
+        token_files.append(token)
+        return [sys.executable, "-c", TRAINER, str(lilo_modal.app.TRAINER_PORT)]
+
+    def no_tunnel(port: int) -> Any:
+        raise ConnectionError("no tunnel")
+
+    monkeypatch.setattr(lilo_modal.app, "trainer_command", command)
+    monkeypatch.setattr(modal, "forward", no_tunnel)
     engine: Any = lilo_modal.app.Engine(name="engine-7")  # type: ignore[call-arg]
-    with pytest.raises(RuntimeError, match="status 3 before it served"):
-        engine.run.local()
-    assert registry == {}
+    try:
+        with pytest.raises(ConnectionError, match="no tunnel"):
+            engine.run.local()
+        assert processes_with(str(token_files[0])) == []
+        assert registry == {}
+    finally:
+        engine._cached_user_cls_instance()._trainer.drain(0.0)
 
 
 def test_modal_knows_the_app() -> None:

@@ -123,9 +123,9 @@ def tcp(path: Path) -> socket.socket:
     return socket.create_server(("127.0.0.1", 0))
 
 
-def connected(path: Path) -> socket.socket:
-    made, other = socket.socketpair()
-    other.close()
+def not_listening(path: Path) -> socket.socket:
+    made = socket.socket(socket.AF_UNIX)
+    made.bind(str(path))
     return made
 
 
@@ -136,7 +136,7 @@ def without_a_path(path: Path) -> socket.socket:
     return made
 
 
-@pytest.mark.parametrize("make", [unix_datagram, tcp, connected, without_a_path])
+@pytest.mark.parametrize("make", [unix_datagram, tcp, not_listening, without_a_path])
 def test_anything_but_a_listening_unix_socket_is_refused(
     tmp_path: Path, make: Callable[[Path], socket.socket]
 ) -> None:

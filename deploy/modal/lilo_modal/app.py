@@ -44,6 +44,8 @@ if modal.is_local():  # in the container there is no checkout, and the image is 
     checkout = Path(__file__).resolve().parents[3]
     for name in DISTRIBUTION:
         source, target = checkout / name, f"/src/{name}"
+        if not source.exists():  # Modal would say so in the middle of the deployment
+            raise FileNotFoundError(f"{source} is not there; deploy from a whole checkout")
         if source.is_dir():
             image = image.add_local_dir(source, target, copy=True, ignore=["**/__pycache__"])
         else:
