@@ -56,13 +56,15 @@ def make_directories(path: Path, *, shared: bool) -> None:
 
 def _check(path: Path, status: os.stat_result, *, shared: bool, warn: bool) -> None:
     mode = stat.S_IMODE(status.st_mode)
-    instead = "choose a --socket in a directory of your own, which is made if it is missing"
+    own = "choose a --socket in a directory of your own, which is made if it is missing"
     if status.st_uid not in (_ROOT, os.geteuid()):
         raise StartError(
             f"the directory {path} belongs to uid {status.st_uid}, who could put another socket "
-            f"in the place of this one; {instead}"
+            f"in the place of this one; {own}, or run the sidecar as that user"
         )
     if mode & _OTHERS_WRITE:
+        # A volume that containers share is like that at its root, and takes one in it.
+        instead = f"{own}, such as {path / 'timing'}"
         if not mode & stat.S_ISVTX:  # a sticky one is everybody's by design
             instead = f"chmod go-w {path}, or {instead}"
         raise StartError(

@@ -17,7 +17,7 @@ from lilo_engine_hook import wire
 
 from .connection import Connection, Ending
 from .faults import described
-from .listening import EXHAUSTED, UnixListener
+from .listening import EXHAUSTED, Listener
 from .peers import Peers, peer_of
 from .recorder import Recorder
 from .session import Session
@@ -118,7 +118,7 @@ class Ingest:
 
     async def run(
         self,
-        listener: UnixListener,
+        listener: Listener,
         *,
         task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
     ) -> None:
@@ -143,7 +143,7 @@ class Ingest:
             self._nursery = None
             self._throttle.close()
 
-    async def drain(self, listener: UnixListener) -> None:
+    async def drain(self, listener: Listener) -> None:
         """Take in what producers have sent so far, for at most DRAIN_TIMEOUT seconds, and
         acknowledge it. `run` goes on beside it; without it there is nothing to take in."""
         if self._nursery is None:
@@ -157,7 +157,7 @@ class Ingest:
         for connection in self._connections:
             connection.flush()
 
-    def _accept_waiting(self, listener: UnixListener, nursery: trio.Nursery) -> _Accepted:
+    def _accept_waiting(self, listener: Listener, nursery: trio.Nursery) -> _Accepted:
         """Accept those who wait, as far as one turn goes."""
         for _ in range(MAX_ACCEPTS):
             try:

@@ -13,7 +13,7 @@ import stat
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
 from .directories import own_directory
 from .errors import StartError
@@ -33,6 +33,16 @@ _LOCK_TIMEOUT: Final = 1.0
 """Seconds; whoever starts holds the lock for a few milliseconds."""
 
 _log = logging.getLogger("lilo_sidecar.ingest")
+
+
+class Listener(Protocol):
+    """A listening Unix socket, whoever made it."""
+
+    socket: socket.socket
+    """As of now, non-blocking."""
+
+    def restore(self) -> None:
+        """See to it that whoever comes later finds the sidecar, or say what to do. Never raises."""
 
 
 class UnixListener:

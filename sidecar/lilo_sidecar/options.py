@@ -16,6 +16,7 @@ from typing import Final, NoReturn
 from lilo_engine_hook import default_socket_path
 
 from .access import check_exposure, read_token
+from .activation import PassedSocket, passed_socket
 from .errors import StartError
 from .listening import check_socket_path
 from .reporter import REPORT_INTERVAL
@@ -48,6 +49,8 @@ class ServeOptions:
     """Absolute path of the directory that the journal is kept in."""
     allowed_uids: frozenset[int] = frozenset()
     """Users whose processes may report, beside the sidecar's own and root."""
+    passed: PassedSocket | None = None
+    """The listening socket that this process was started with, to be used instead of a new one."""
 
     def token(self) -> str | None:
         """The HTTP token. Raises `StartError`."""
@@ -80,7 +83,11 @@ def parse(arguments: Sequence[str]) -> ServeOptions | RunOptions:
     if given.verb == "run" and not command:
         parser.error(f"run needs the command that it is to run: {_RUN_USAGE}")
     family, address = _resolve(*given.http)
-    path = (given.socket or _named_socket() or _default_socket(given.verb)).absolute()
+    passed = passed_socket(os.environ) if given.verb == "serve" else None
+    if passed is not None:
+        path = _agreed(passed, given.socket)
+    else:
+        path = (given.socket or _named_socket() or _default_socket(given.verb)).absolute()
     options = ServeOptions(
         socket=path,
         family=family,
@@ -90,6 +97,7 @@ def parse(arguments: Sequence[str]) -> ServeOptions | RunOptions:
         stop_at_eof=given.verb == "serve" and given.stop_at_eof,
         state_dir=(given.state_dir or path.with_suffix(".state")).absolute(),
         allowed_uids=frozenset(given.allow_uid),
+        passed=passed,
     )
     check_socket_path(options.socket)
     if options.state_dir == options.socket:
@@ -120,7 +128,9 @@ def _parser() -> argparse.ArgumentParser:
             "--socket",
             type=Path,
             metavar="PATH",
-            help="Unix socket that the trainer reports to (default: LILO_TIMING_SOCKET; else "
+            help="Unix socket that the trainer reports to (default: "
+            + ("" if verb is run else "the one that systemd passes; else ")
+            + "LILO_TIMING_SOCKET; else "
             + ("one of its own)" if verb is run else f"{default_socket_path()})"),
         )
         verb.add_argument(
@@ -179,6 +189,15 @@ def _default_socket(verb: str) -> Path:
     that no other run has."""
     path = Path(default_socket_path())
     return path.with_name(f"run-{os.getpid()}.sock") if verb == "run" else path
+
+
+def _agreed(passed: PassedSocket, named: Path | None) -> Path:
+    """Where the passed socket is. Raises `StartError` if the command line has another place."""
+    if named is not None and named.absolute() != passed.path:
+        raise StartError(
+            f"systemd listens at {passed.path}, and --socket says {named}; leave --socket out"
+        )
+    return passed.path
 
 
 def _uid(text: str) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import os
@@ -13,9 +14,10 @@ from typing import Final
 
 import trio
 
+from .activation import PassedListener
 from .api import Api
 from .ingest import Ingest
-from .listening import http_listener, unix_listener
+from .listening import Listener, http_listener, unix_listener
 from .options import ServeOptions
 from .output import LineWriter
 from .recorder import Recorder
@@ -52,7 +54,7 @@ class Daemon:
         token = self._options.token()
         allowed = self._options.allowed_uids
         http = http_listener(self._options.family, self._options.address)
-        with http, unix_listener(self._options.socket, allowed) as listener:
+        with http, self._listener() as listener:
             url = url_of(http)
             # Not before the socket is this sidecar's own: so is the state beside it, then.
             directory = StateDirectory(self._options.state_dir)
@@ -82,6 +84,11 @@ class Daemon:
             core.close()
         reporter.shutdown()
         return self._status
+
+    def _listener(self) -> contextlib.AbstractContextManager[Listener]:
+        if self._options.passed is not None:
+            return contextlib.closing(PassedListener(self._options.passed))
+        return unix_listener(self._options.socket, self._options.allowed_uids)
 
     async def _start(
         self, nursery: trio.Nursery, name: str, part: Callable[..., Awaitable[None]]

@@ -39,6 +39,7 @@ MAX_TAIL: Final = 3 * 1024 * 1024
 _MAX_JOURNAL: Final = MAX_TAIL + MAX_RECORD + 4096
 _MAX_FILE: Final = max(MAX_SNAPSHOT, _MAX_JOURNAL) + 4096
 _LOCK: Final = "lock"
+_INSTEAD: Final = "give --state-dir a directory of the sidecar's own, which is made if missing"
 _OTHERS_WRITE: Final = stat.S_IWGRP | stat.S_IWOTH
 
 
@@ -200,9 +201,14 @@ def _check(status: os.stat_result) -> None:
     if not stat.S_ISDIR(status.st_mode):
         raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
     if status.st_uid != os.geteuid():
-        raise OSError(errno.EPERM, f"the state directory belongs to uid {status.st_uid}")
+        raise OSError(
+            errno.EPERM, f"the state directory belongs to uid {status.st_uid}; {_INSTEAD}"
+        )
     if stat.S_IMODE(status.st_mode) & _OTHERS_WRITE:
-        raise OSError(errno.EPERM, "others may write to the state directory")
+        # As at the root of a volume that containers share, which takes one in it.
+        raise OSError(
+            errno.EPERM, f"others may write to the state directory; {_INSTEAD}: one in it will do"
+        )
 
 
 def _identity(file: Path | int) -> tuple[int, int] | None:

@@ -71,7 +71,8 @@ def _check_owner(here: Path, status: os.stat_result, trusted: set[int], what: st
     kind = "link" if stat.S_ISLNK(status.st_mode) else "directory"
     raise StartError(
         f"the {kind} {here}, on the way to the socket, belongs to uid {status.st_uid}, who could "
-        f"replace {what} and be told what trainers report; {_INSTEAD}"
+        f"replace {what} and be told what trainers report; {_INSTEAD}, or run the sidecar as that "
+        "user"
     )
 
 

@@ -81,7 +81,7 @@ def test_directory_that_others_cannot_enter_is_pointed_out(
         (0o720, "chmod go-w"),
         (0o702, "chmod go-w"),
         (0o777, "chmod go-w"),
-        (0o1777, "a directory of your own, which is made if it is missing"),
+        (0o1777, "a directory of your own, which is made if it is missing, such as {}/timing"),
     ],
 )
 def test_directory_that_others_can_write_to_is_refused(
@@ -99,9 +99,11 @@ def test_directory_that_others_can_write_to_is_refused(
         ):
             pass
         assert f"mode {mode:04o}" in str(e.value)
-        assert advice in str(e.value)
+        assert advice.format(place) in str(e.value)
         assert ("chmod" in str(e.value)) == (mode != 0o1777)
     assert list(place.iterdir()) == []
+    with unix_listener(place / "timing" / "timing.sock"):  # as the error advises
+        pass
 
 
 @needs_root
@@ -115,7 +117,7 @@ def test_directory_of_another_user_is_refused(tmp_path: Path, kind: str) -> None
         given = tmp_path / "link"
         given.symlink_to(place)
     with (
-        pytest.raises(StartError, match=r"belongs to uid 4242.*choose a --socket"),
+        pytest.raises(StartError, match=r"uid 4242.*choose a --socket.* or run the sidecar as"),
         unix_listener(given / "timing.sock"),
     ):
         pass
@@ -167,8 +169,9 @@ def test_directory_of_another_user_on_the_way_is_refused(tmp_path: Path, mode: i
     theirs.chmod(mode)
     os.chown(theirs, 4242, -1)
     said = rf"the directory {theirs}, on the way .* uid 4242, who could replace 'own' in it"
-    with pytest.raises(StartError, match=said), unix_listener(theirs / "own" / "timing.sock"):
+    with pytest.raises(StartError, match=said) as caught, unix_listener(theirs / "own/timing.sock"):
         pass
+    assert str(caught.value).endswith(", or run the sidecar as that user")
     assert list(theirs.iterdir()) == []
     (theirs / "own").mkdir(0o700)
     with pytest.raises(StartError, match=said), unix_listener(theirs / "own" / "timing.sock"):

@@ -174,12 +174,17 @@ def test_removed_directory_is_made_again(
 
 @pytest.mark.parametrize("mode", [0o777, 0o770, 0o722])
 def test_directory_that_others_may_write_to_is_not_used(tmp_path: Path, mode: int) -> None:
-    """They could put a state there."""
+    """They could put a state there. One in it, as the reason advises, is used."""
     (tmp_path / "state").mkdir()
     (tmp_path / "state").chmod(mode)
     recorder = open_recorder(tmp_path / "state", Clock())
-    assert recorder.status == JournalStatus(False, "others may write to the state directory")
+    assert recorder.status == JournalStatus(
+        False,
+        "others may write to the state directory; give --state-dir a directory of the sidecar's "
+        "own, which is made if missing: one in it will do",
+    )
     assert list((tmp_path / "state").iterdir()) == []
+    assert open_recorder(tmp_path / "state" / "own", Clock()).status.writing
 
 
 def test_path_that_cannot_be_a_directory(tmp_path: Path) -> None:

@@ -256,7 +256,10 @@ def test_directory_of_another_user_is_not_used(tmp_path: Path) -> None:
     (tmp_path / "state").mkdir(0o700)
     os.chown(tmp_path / "state", 4242, -1)
     recorder = open_recorder(tmp_path / "state", Clock())
-    assert recorder.status.reason == "the state directory belongs to uid 4242"
+    assert recorder.status.reason == (
+        "the state directory belongs to uid 4242; give --state-dir a directory of the sidecar's "
+        "own, which is made if missing"
+    )
 
 
 def test_close_never_raises(tmp_path: Path) -> None:

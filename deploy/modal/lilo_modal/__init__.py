@@ -1,0 +1,1 @@
+"""A trainer on Modal, with the sidecar beside it in one container."""
