@@ -65,6 +65,10 @@ class Asker:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Hang up."""
         self._http.close()
 
     def get(self, path: str) -> dict[str, Any]:

@@ -10,11 +10,11 @@ from typing import Final
 
 from ..options_asking import AskOptions
 from ..shown import shown
+from ..words import count
 from .facts import Facts
 from .finding import Finding
 from .findings import findings
 from .gather import gather
-from .words import count
 
 ALL_WELL: Final = 0
 WRONG: Final = 1

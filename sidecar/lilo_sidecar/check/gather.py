@@ -22,6 +22,12 @@ READER: Final = "lilo-sidecar-check"
 def gather(options: AskOptions) -> Facts:
     """Look and ask. Raises `StartError` for a token that cannot be read."""
     token = options.token()
+    facts = located(options)
+    return facts if facts.url is None else _asked(facts, facts.url, token)
+
+
+def located(options: AskOptions) -> Facts:
+    """Where the sidecar is, before it is asked anything."""
     found: SocketProbe | None = None
     runs: tuple[Path, ...] = ()
     if options.socket is not None:
@@ -31,7 +37,7 @@ def gather(options: AskOptions) -> Facts:
             if len(runs) == 1:  # who has one trainer here means that one
                 found, runs = probe(runs[0]), ()
     announced = None if found is None else _announced(found)
-    facts = Facts(
+    return Facts(
         version=importlib.metadata.version("lilo-timing"),
         uid=os.geteuid(),
         socket=found,
@@ -40,7 +46,6 @@ def gather(options: AskOptions) -> Facts:
         runs=runs,
         token_file=options.token_file,
     )
-    return facts if facts.url is None else _asked(facts, facts.url, token)
 
 
 def _announced(found: SocketProbe) -> str | None:

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from typing import Final
 
 from ..delivery import Delivery
+from ..words import count
 from .facts import Facts
 from .finding import Finding
-from .words import count
 
 _HOLE: Final = "Counts and sums are too low, and interval.complete is false where it happened."
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ..shown import shown
+from ..words import count
 from .facts import Facts, Health
 from .finding import Finding
-from .words import count
 
 
 def sidecar_findings(facts: Facts) -> Iterator[Finding]:

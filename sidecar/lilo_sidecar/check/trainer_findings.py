@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from typing import Final
 
 from ..shown import shown
+from ..words import duration
 from .facts import Facts, Health
 from .finding import Finding
-from .words import duration
 
 STUCK_AFTER: Final = 300.0
 """Seconds in one operation. A step takes seconds, a large checkpoint a few minutes."""
