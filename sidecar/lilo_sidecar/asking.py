@@ -17,6 +17,8 @@ TIMEOUT: Final = 5.0
 """Seconds for one answer, from connecting to its last byte. A sidecar takes milliseconds."""
 MAX_ANSWER: Final = 32 * 1024 * 1024
 """Bytes. The largest answer of a sidecar stays well under it; something else may send anything."""
+_HUNG_UP: Final = "without sending"
+"""What httpx says of a connection that was closed before an answer, or within one."""
 _ERRNO: Final = re.compile(r"^\[Errno -?\d+\] ")
 
 
@@ -24,6 +26,7 @@ class Trouble(enum.Enum):
     """Why there is no answer."""
 
     UNREACHABLE = "nobody answers there"
+    HUNG_UP = "it hung up without a whole answer"
     SLOW = "no whole answer in time"
     FOREIGN = "whoever answers is no sidecar"
     TOKEN = "the token is missing or wrong"  # noqa: S105 - says so, is none
@@ -81,6 +84,8 @@ class Asker:
         except httpx.TimeoutException:
             raise AskError(Trouble.SLOW, f"no whole answer within {TIMEOUT:.0f} s") from None
         except (httpx.RemoteProtocolError, httpx.DecodingError) as error:
+            if _HUNG_UP in str(error):
+                raise AskError(Trouble.HUNG_UP, "it hung up without a whole answer") from None
             raise AskError(Trouble.FOREIGN, f"no HTTP: {shown(error)}") from None
         except (httpx.HTTPError, httpx.InvalidURL, UnicodeError) as error:
             said = _ERRNO.sub("", shown(error)) or type(error).__name__

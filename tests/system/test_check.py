@@ -12,6 +12,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -352,6 +353,14 @@ def test_something_else_answers() -> None:
             assert (done.status, done.codes) == (2, ["not_a_sidecar"])
     with speaking_server(_speak(b"220 mail ready\r\n")) as url:
         assert check("--url", url).codes == ["not_a_sidecar"]
+
+
+def test_whoever_hangs_up() -> None:
+    """Without a word, or within an answer: it may be a sidecar that was just stopped."""
+    for answer in (replace(ok({}), lost=True), ok({"status": "ok"}).torn()):
+        with timing_server(partial(_always, answer)) as server:
+            done = check("--url", server.url)
+            assert (done.status, done.codes) == (2, ["hung_up"])
 
 
 def test_answer_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:

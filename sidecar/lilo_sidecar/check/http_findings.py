@@ -51,6 +51,13 @@ def _no_answer(facts: Facts, url: str, why: AskError) -> tuple[str, str, str]:
                 f"Nobody answers at {url}: {why}.",
                 f"Start the sidecar, or correct the address; {_WHERE}.",
             )
+        case Trouble.HUNG_UP:
+            return (
+                "hung_up",
+                f"Whoever listens at {url} hung up without a whole answer.",
+                "If it is the sidecar, it was stopped just now, or has no room for another reader "
+                "(128 at once): ask again. Else correct the address.",
+            )
         case Trouble.SLOW:
             return (
                 "slow_http",

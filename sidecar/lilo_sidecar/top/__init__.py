@@ -41,10 +41,10 @@ def run(options: AskOptions) -> int:
 
 
 def _show_once(source: Source) -> None:
+    console = _console()
     from .glyphs import glyphs_for
     from .picture import picture
 
-    console = _console()
     size = console.size.width, _HEIGHT
     with contextlib.closing(source):
         drawn = picture(source.look(), source.url, size, glyphs_for(console.encoding))
@@ -52,9 +52,9 @@ def _show_once(source: Source) -> None:
 
 
 def _show_live(source: Source, interval: float) -> None:
+    console = _console()
     from .live import show
 
-    console = _console()
     if not console.is_terminal or console.is_dumb_terminal:
         raise StartError(
             "top draws on a terminal that can move its cursor, which stdout is not; "
@@ -64,6 +64,7 @@ def _show_live(source: Source, interval: float) -> None:
 
 
 def _console() -> Console:
+    """Raises `StartError` where rich is missing: before anything that imports it."""
     try:
         from rich.console import Console
     except ModuleNotFoundError:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import textwrap
+
 from rich.cells import cell_len, set_cell_size
 from rich.text import Text
 
@@ -18,8 +20,10 @@ _ACTIVITY = 21
 """Columns of what a lane does now."""
 _MAX_LANES = 4
 """Lanes shown; an engine has three."""
-_WIDE = 110
+_WIDE = 120
 """Columns from which on each of the six parts has its percentage."""
+_TROUBLE = 3
+"""Lines of it at most."""
 
 
 def picture(
@@ -32,7 +36,8 @@ def picture(
     if trouble is None:
         lines += _state(overview, glyphs)
     else:
-        lines.append(Text(shown(trouble, 4 * width), "bold red"))
+        wrapped = textwrap.wrap(shown(trouble, _TROUBLE * width), max(1, width))
+        lines += [Text(line, "bold red") for line in wrapped[:_TROUBLE]]
     lines += [Text(), *_lanes(overview, width, letters, glyphs), Text()]
     legend = _legend(glyphs)
     lines += _models(overview, width, height - len(lines) - 2, glyphs)
@@ -123,7 +128,7 @@ def _models(overview: Overview, width: int, room: int, glyphs: Glyphs) -> list[T
         )
         return [Text(missing)]
     names = NAMES if width >= _WIDE else NAMES[:1]
-    columns = "".join(f" {name.split()[0][:6]:>6}" for name in names)
+    columns = "".join(f" {_heading(name)}" for name in names)
     bar = max(4, width - 2 - _NAME - 1 - 7 - len(columns) - 18)
     head = f"  {'model':{_NAME}} {'its last interval':<{bar}.{bar}} {'of':>6}{columns}"
     lines = [Text(f"{head}  batch queued run", "dim")]
@@ -132,14 +137,16 @@ def _models(overview: Overview, width: int, room: int, glyphs: Glyphs) -> list[T
         shown_models = overview.models[: max(0, room - 2)]
     for at, model in enumerate(shown_models):
         letter = LETTERS[at] if at < len(LETTERS) else ""
-        lines.append(_model(model, letter, bar, len(names), overview.now, glyphs))
+        lines.append(_model(model, letter, bar, names, overview.now, glyphs))
     more = len(overview.models) - len(shown_models) + overview.models_left_out
     if more:
         lines.append(Text(f"  {glyphs.ellipsis} and {more:,} more", "dim"))
     return lines
 
 
-def _model(model: Model, letter: str, bar: int, columns: int, now: float, glyphs: Glyphs) -> Text:
+def _model(
+    model: Model, letter: str, bar: int, names: tuple[str, ...], now: float, glyphs: Glyphs
+) -> Text:
     line = Text(f"{letter:1} ", _colour_of(letter or None))
     active = model.queued or model.running or now - model.until < WINDOW
     line.append(f"{_fit(shown(model.model_id), _NAME, glyphs)} ", "" if active else "dim")
@@ -150,12 +157,16 @@ def _model(model: Model, letter: str, bar: int, columns: int, now: float, glyphs
     if not model.parts.total:
         line.append(" " * bar)
     line.append(f" {duration(model.parts.total):>6}")
-    for part in model.parts[:columns]:
+    for name, part in zip(names, model.parts, strict=False):
         share = part / model.parts.total if model.parts.total else 0.0
-        line.append(f" {share:6.0%}")
+        line.append(f" {share:{len(_heading(name))}.0%}")
     factor = "" if model.batch_factor is None else f"{model.batch_factor:.2f}"
     line.append(f" {factor:>6} {model.queued:>6} {model.running:>3}")
     return line
+
+
+def _heading(name: str) -> str:
+    return f"{name.split()[0]:>5}"
 
 
 def _legend(glyphs: Glyphs) -> Text:
