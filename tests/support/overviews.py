@@ -87,3 +87,26 @@ def busy_overview(count: int = 3) -> dict[str, Any]:
         spans={"gpu": gpu, "checkpoint": [[NOW - 50, NOW - 20, "persist:save", names[:1]]]},
         spans_from={"gpu": NOW - 100, "checkpoint": NOW - 600},
     )
+
+
+def sample_overview() -> dict[str, Any]:
+    """Three tenants on one trainer for 90 s, as docs/OPERATING.md shows them."""
+    turns = (("heavy", 2.4), ("light", 0.5), ("tiny", 0.4))
+    gpu: list[object] = []
+    start = NOW - 90.0
+    while start < NOW - 3.0:
+        for name, seconds in turns:
+            gpu.append([start, start + seconds, "forward_backward", [name]])
+            start += seconds + 0.1
+    saves: list[object] = [[NOW - 40.0, NOW - 31.0, "persist:save_weights", ["heavy"]]]
+    counts = overview()["delivery"]
+    return overview(
+        model("heavy", (3.3, 0.0, 1.2, 0.1, 0.0, 0.4), queued=1, running=0, commands=10),
+        model("light", (1.1, 0.3, 3.3, 0.1, 0.0, 0.1), queued=2, running=0, commands=14),
+        model("tiny", (0.6, 0.6, 3.5, 0.1, 0.0, 0.2), queued=3, running=0, commands=15),
+        lanes={"gpu": {"operation": "forward_backward", "for_s": 0.4}},
+        spans={"checkpoint": saves, "gpu": gpu},
+        spans_from={"checkpoint": NOW - 90.0, "gpu": NOW - 90.0},
+        uptime_s=90.0,
+        delivery={**counts, "sent": 693, "applied": 693},
+    )

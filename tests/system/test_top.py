@@ -339,7 +339,7 @@ def test_real_sidecar(tmp_path: Path) -> None:
                 terminal.wait_for(lambda text: "real-model" in text)
             sidecar.stop(signal.SIGKILL)
             terminal.wait_for(lambda text: "Nobody listens at" in text)
-            with start_sidecar(tmp_path) as again, Producer(again.socket) as trainer:
+            with start_sidecar(tmp_path) as again, Producer(again.socket, "next") as trainer:
                 assert again.url != sidecar.url
                 trainer.greet()
                 trainer.work(["next-model"])

@@ -14,10 +14,12 @@ from .glyphs import LETTERS, NAMES, STYLES, Glyphs
 from .overview import WINDOW, Lane, Model, Overview
 from .timeline import timeline
 
-_NAME = 18
-"""Columns of a model's id, and of a lane's name."""
-_ACTIVITY = 21
-"""Columns of what a lane does now."""
+_MODEL = 18
+"""Columns of a model's id."""
+_LANE = 11
+"""Columns of a lane's name."""
+_ACTIVITY = 23
+"""Columns of what a lane does now, and for how long: ``forward_backward 1.2 s`` and the like."""
 _MAX_LANES = 4
 """Lanes shown; an engine has three."""
 _WIDE = 120
@@ -87,14 +89,14 @@ def _delivery(overview: Overview) -> Text:
 
 
 def _lanes(overview: Overview, width: int, letters: dict[str, str], glyphs: Glyphs) -> list[Text]:
-    cells = max(8, width - _NAME - _ACTIVITY - 8)
+    cells = max(8, width - _LANE - _ACTIVITY - 8)
     span = f"last {WINDOW / 60:.0f} min"
-    head = f"{'lane':{_NAME}} {'now':{_ACTIVITY}} {span:<{cells}}  busy"
+    head = f"{'lane':{_LANE}} {'now':{_ACTIVITY}} {span:<{cells}}  busy"
     lines = [Text(head, "dim")]
     for lane in overview.lanes[:_MAX_LANES]:
         lines.append(_lane(lane, overview.now, cells, letters, glyphs))
     if not overview.lanes:
-        lines.append(Text("nothing has run yet"))
+        lines.append(Text("No lane has worked in the last minutes."))
     if len(overview.lanes) > _MAX_LANES:
         lines.append(Text(f"{glyphs.ellipsis} and {len(overview.lanes) - _MAX_LANES} more lanes"))
     return lines
@@ -103,7 +105,7 @@ def _lanes(overview: Overview, width: int, letters: dict[str, str], glyphs: Glyp
 def _lane(lane: Lane, now: float, cells: int, letters: dict[str, str], glyphs: Glyphs) -> Text:
     doing = "idle" if lane.operation is None else shown(lane.operation)
     age = "" if lane.operation is None else f" {duration(lane.for_s)}"
-    line = Text(f"{_fit(shown(lane.name), _NAME, glyphs)} ")
+    line = Text(f"{_fit(shown(lane.name), _LANE, glyphs)} ")
     line.append(f"{_fit(doing, _ACTIVITY - len(age), glyphs)}{age} ", "" if age else "dim")
     for character, model in timeline(lane, now, cells, letters, glyphs):
         style = "dim" if model is None else _colour_of(letters.get(model))
@@ -129,8 +131,8 @@ def _models(overview: Overview, width: int, room: int, glyphs: Glyphs) -> list[T
         return [Text(missing)]
     names = NAMES if width >= _WIDE else NAMES[:1]
     columns = "".join(f" {_heading(name)}" for name in names)
-    bar = max(4, width - 2 - _NAME - 1 - 7 - len(columns) - 18)
-    head = f"  {'model':{_NAME}} {'its last interval':<{bar}.{bar}} {'of':>6}{columns}"
+    bar = max(4, width - 2 - _MODEL - 1 - 7 - len(columns) - 18)
+    head = f"  {'model':{_MODEL}} {'its last interval':<{bar}.{bar}} {'of':>6}{columns}"
     lines = [Text(f"{head}  batch queued run", "dim")]
     shown_models = overview.models[: max(0, room - 1)]
     if len(shown_models) < len(overview.models) or overview.models_left_out:
@@ -149,7 +151,7 @@ def _model(
 ) -> Text:
     line = Text(f"{letter:1} ", _colour_of(letter or None))
     active = model.queued or model.running or now - model.until < WINDOW
-    line.append(f"{_fit(shown(model.model_id), _NAME, glyphs)} ", "" if active else "dim")
+    line.append(f"{_fit(shown(model.model_id), _MODEL, glyphs)} ", "" if active else "dim")
     for cells, character, style in zip(
         cells_of(model.parts, bar), glyphs.parts, STYLES, strict=True
     ):
