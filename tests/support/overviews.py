@@ -90,12 +90,13 @@ def busy_overview(count: int = 3) -> dict[str, Any]:
 
 
 def sample_overview() -> dict[str, Any]:
-    """Three tenants on one trainer for 90 s, as docs/OPERATING.md shows them."""
-    turns = (("heavy", 2.4), ("light", 0.5), ("tiny", 0.4))
+    """Three tenants on one trainer, one of them for 50 s of 90, as docs/OPERATING.md shows them."""
+    before = (("light", 4.5), ("tiny", 3.0), ("light", 0.4))
+    since = (("heavy", 4.2), ("light", 0.5), ("tiny", 0.4))
     gpu: list[object] = []
     start = NOW - 90.0
-    while start < NOW - 3.0:
-        for name, seconds in turns:
+    while start < NOW - 5.0:
+        for name, seconds in before if start < NOW - 50.0 else since:
             gpu.append([start, start + seconds, "forward_backward", [name]])
             start += seconds + 0.1
     saves: list[object] = [[NOW - 40.0, NOW - 31.0, "persist:save_weights", ["heavy"]]]
