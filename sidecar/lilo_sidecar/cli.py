@@ -7,6 +7,8 @@ and where the extra is not installed that is said in a sentence.
 from __future__ import annotations
 
 import importlib.util
+import io
+import os
 import sys
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Final
@@ -73,13 +75,23 @@ def _job(options: ServeOptions | RunOptions) -> Callable[[LineWriter], Awaitable
 
 
 def _ask(options: AskOptions) -> int:
-    if options.verb == "check":
-        from . import check
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # A path or a model's id may have any character, and the terminal not.
+        sys.stdout.reconfigure(errors="backslashreplace")
+    try:
+        if options.verb == "check":
+            from . import check
 
-        return check.run(options)
-    from . import top
+            status = check.run(options)
+        else:
+            from . import top
 
-    return top.run(options)
+            status = top.run(options)
+        sys.stdout.flush()
+    except BrokenPipeError:  # whoever read it has read enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # nothing more is said of it at the exit
+        return USAGE_ERROR
+    return status
 
 
 def _refuse(reason: str) -> int:

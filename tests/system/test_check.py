@@ -113,6 +113,32 @@ def test_command_is_a_process_with_an_exit_status(tmp_path: Path) -> None:
     assert line.startswith("no_socket: No sidecar has its socket at ")
 
 
+def test_terminal_with_few_characters(tmp_path: Path) -> None:
+    """A path that it cannot show is shown all the same."""
+    done = subprocess.run(
+        [*COMMAND, "check", "--socket", tmp_path / "t\u00efming.sock"],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONIOENCODING": "ascii"},
+    )
+    assert (done.returncode, done.stderr) == (2, "")
+    assert r"t\xefming.sock" in done.stdout
+
+
+def test_reader_that_has_read_enough(tmp_path: Path) -> None:
+    """As in `check | head -0`: no traceback, and not the status of a deployment that is well."""
+    with subprocess.Popen(
+        [*COMMAND, "check", "--socket", tmp_path / "timing.sock"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.close()
+        assert (process.stderr.read(), process.wait()) == ("", 2)
+
+
 def test_figures_are_those_since_the_trainers_start(
     sidecar: SidecarProcess, trainer: Producer
 ) -> None:
@@ -200,8 +226,9 @@ def test_no_permission(shared: Path) -> None:
         assert f"the directory {sidecar.socket.parent}, of uid 0 and mode 0700" in said
         assert f"--allow-uid {STRANGER}" in said
         sidecar.socket.parent.chmod(0o711)
+        sidecar.socket.chmod(0o611)
         said = check_as(STRANGER, "--socket", sidecar.socket).says("no_permission")
-        assert f"the socket {sidecar.socket}, of uid 0 and mode 0600" in said
+        assert f"the socket {sidecar.socket}, of uid 0 and mode 0611" in said
 
 
 @needs_root

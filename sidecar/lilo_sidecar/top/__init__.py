@@ -7,7 +7,6 @@ again in a `terminal`; `figures` is the same for scripts.
 from __future__ import annotations
 
 import contextlib
-import sys
 from typing import TYPE_CHECKING, Final
 
 from ..errors import StartError
@@ -72,6 +71,4 @@ def _console() -> Console:
             "top draws with the package rich, which is missing here; install it with: "
             "pip install 'lilo-timing[sidecar]'"
         ) from None
-    if isinstance(sys.stdout.errors, str) and hasattr(sys.stdout, "reconfigure"):
-        sys.stdout.reconfigure(errors="replace")  # a model's id may have any character
     return Console(markup=False, emoji=False, highlight=False)
