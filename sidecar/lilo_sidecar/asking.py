@@ -83,6 +83,8 @@ class Asker:
                 status = response.status_code
         except httpx.TimeoutException:
             raise AskError(Trouble.SLOW, f"no whole answer within {TIMEOUT:.0f} s") from None
+        except (httpx.ReadError, httpx.WriteError):
+            raise AskError(Trouble.HUNG_UP, "it hung up without a whole answer") from None
         except (httpx.RemoteProtocolError, httpx.DecodingError) as error:
             if _HUNG_UP in str(error):
                 raise AskError(Trouble.HUNG_UP, "it hung up without a whole answer") from None

@@ -357,6 +357,7 @@ def _speak(data: bytes) -> Callable[[socket.socket], None]:
     def speak(connection: socket.socket) -> None:
         connection.recv(65536)
         connection.sendall(data)
+        connection.recv(65536)  # until the other side hangs up
 
     return speak
 
@@ -378,7 +379,7 @@ def test_something_else_answers() -> None:
         with timing_server(partial(_always, answer)) as server:
             done = check("--url", server.url)
             assert (done.status, done.codes) == (2, ["not_a_sidecar"])
-    with speaking_server(_speak(b"220 mail ready\r\n")) as url:
+    with speaking_server(_speak(b"220 mail ready\r\n\r\n")) as url:
         assert check("--url", url).codes == ["not_a_sidecar"]
 
 
@@ -388,6 +389,12 @@ def test_whoever_hangs_up() -> None:
         with timing_server(partial(_always, answer)) as server:
             done = check("--url", server.url)
             assert (done.status, done.codes) == (2, ["hung_up"])
+
+    def reset(connection: socket.socket) -> None:
+        connection.recv(1)  # the rest is not read: the other side's kernel is told so
+
+    with speaking_server(reset) as url:
+        assert check("--url", url).codes == ["hung_up"]
 
 
 def test_answer_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
