@@ -7,12 +7,18 @@ and where the extra is not installed that is said in a sentence.
 from __future__ import annotations
 
 import importlib.util
+import io
+import os
 import sys
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from .errors import StartError
 from .output import LineWriter, keep_standard_descriptors, log_to
+
+if TYPE_CHECKING:
+    from .options import RunOptions, ServeOptions
+    from .options_asking import AskOptions
 
 USAGE_ERROR: Final = 2
 """Exit status when the sidecar cannot start as it was asked to."""
@@ -31,11 +37,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
             "install the sidecar with: pip install 'lilo-timing[sidecar]'"
         )
     keep_standard_descriptors()
+    from .options import parse
+    from .options_asking import AskOptions
+
     try:
-        job = _job(sys.argv[1:] if arguments is None else arguments)
+        options = parse(sys.argv[1:] if arguments is None else arguments)
+        if isinstance(options, AskOptions):
+            return _ask(options)
     except StartError as error:
         return _refuse(str(error))
     import trio
+
+    job = _job(options)
 
     lines, log = LineWriter(1), LineWriter(2)
     log_to(log)
@@ -49,10 +62,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         log.close(_CLOSE_TIMEOUT)
 
 
-def _job(arguments: Sequence[str]) -> Callable[[LineWriter], Awaitable[int]]:
-    from .options import RunOptions, parse
+def _job(options: ServeOptions | RunOptions) -> Callable[[LineWriter], Awaitable[int]]:
+    from .options import RunOptions
 
-    options = parse(arguments)
     if isinstance(options, RunOptions):
         from .run import Supervisor
 
@@ -60,6 +72,26 @@ def _job(arguments: Sequence[str]) -> Callable[[LineWriter], Awaitable[int]]:
     from .serve import Daemon
 
     return Daemon(options).run
+
+
+def _ask(options: AskOptions) -> int:
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # A path or a model's id may have any character, and the terminal not.
+        sys.stdout.reconfigure(errors="backslashreplace")
+    try:
+        if options.verb == "check":
+            from . import check
+
+            status = check.run(options)
+        else:
+            from . import top
+
+            status = top.run(options)
+        sys.stdout.flush()
+    except BrokenPipeError:  # whoever read it has read enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # nothing more is said of it at the exit
+        return USAGE_ERROR
+    return status
 
 
 def _refuse(reason: str) -> int:

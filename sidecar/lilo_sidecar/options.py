@@ -17,8 +17,10 @@ from lilo_engine_hook import default_socket_path
 
 from .access import check_exposure, read_token
 from .activation import PassedSocket, passed_socket
+from .addresses import host_and_port
 from .errors import StartError
 from .listening import check_socket_path
+from .options_asking import ASKING_VERBS, AskOptions, add_asking_verbs, asking_options
 from .reporter import REPORT_INTERVAL
 
 MIN_REPORT_INTERVAL: Final = 0.1
@@ -68,7 +70,7 @@ class RunOptions:
     socket, and so nobody will find it again."""
 
 
-def parse(arguments: Sequence[str]) -> ServeOptions | RunOptions:
+def parse(arguments: Sequence[str]) -> ServeOptions | RunOptions | AskOptions:
     """Read the command line. Exits with status 2 and a line on stderr where it is no valid one;
     raises `StartError` for options that are valid by themselves and cannot work."""
     # What follows the first -- is the command's own and never looked at here.
@@ -78,10 +80,12 @@ def parse(arguments: Sequence[str]) -> ServeOptions | RunOptions:
         before, dashes, command = before[:position], True, before[position + 1 :]
     parser = _parser()
     given = parser.parse_args(before)
-    if given.verb == "serve" and dashes:
-        parser.error(f"serve takes no command; the form with one is: {_RUN_USAGE}")
+    if given.verb != "run" and dashes:
+        parser.error(f"{given.verb} takes no command; the form with one is: {_RUN_USAGE}")
     if given.verb == "run" and not command:
         parser.error(f"run needs the command that it is to run: {_RUN_USAGE}")
+    if given.verb in ASKING_VERBS:
+        return asking_options(given)
     family, address = _resolve(*given.http)
     passed = passed_socket(os.environ) if given.verb == "serve" else None
     if passed is not None:
@@ -118,7 +122,7 @@ class _Parser(argparse.ArgumentParser):
 def _parser() -> argparse.ArgumentParser:
     parser = _Parser("lilo-sidecar", description=_DESCRIPTION, allow_abbrev=False)
     parser.add_argument("--version", action="version", version=_version())
-    verbs = parser.add_subparsers(dest="verb", metavar="serve | run", required=True)
+    verbs = parser.add_subparsers(dest="verb", metavar="serve | run | check | top", required=True)
     serve = verbs.add_parser("serve", help="run the sidecar", allow_abbrev=False)
     run = verbs.add_parser(
         "run", help="run a command beside a sidecar", usage=_RUN_USAGE, allow_abbrev=False
@@ -135,7 +139,7 @@ def _parser() -> argparse.ArgumentParser:
         )
         verb.add_argument(
             "--http",
-            type=_host_and_port,
+            type=host_and_port,
             default="127.0.0.1:0",
             metavar="HOST:PORT",
             help="where HTTP is served; port 0 is any that is free (default: %(default)s)",
@@ -171,6 +175,7 @@ def _parser() -> argparse.ArgumentParser:
             "(default: only the sidecar's own user and root)",
         )
     serve.add_argument("--stop-at-eof", action="store_true", help="stop when stdin ends")
+    add_asking_verbs(verbs)
     return parser
 
 
@@ -211,19 +216,6 @@ def _uid(text: str) -> int:
         raise argparse.ArgumentTypeError(
             f"there is no user {text!r} here; give a user's number, or a name that is known"
         ) from None
-
-
-def _host_and_port(text: str) -> tuple[str, int]:
-    host, colon, port = text.rpartition(":")
-    bracketed = host.startswith("[") and host.endswith("]")
-    host = host[1:-1] if bracketed else host
-    if not colon or not host or (":" in host and not bracketed):
-        raise argparse.ArgumentTypeError(
-            f"{text!r} is no HOST:PORT, such as 127.0.0.1:0 or [::1]:8080"
-        )
-    if not (port.isascii() and port.isdigit() and int(port) <= 65535):
-        raise argparse.ArgumentTypeError(f"{port!r} is no port from 0 to 65535")
-    return host, int(port)
 
 
 def _interval(text: str) -> float:

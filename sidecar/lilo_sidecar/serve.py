@@ -25,6 +25,7 @@ from .recovery import recover
 from .reporter import Reporter
 from .state_directory import StateDirectory
 from .web import GRACEFUL_TIMEOUT, HttpServer, url_of
+from .whereabouts import announced
 
 CRASHED: Final = 1
 """Exit status after a fault of the daemon's own."""
@@ -75,9 +76,10 @@ class Daemon:
                     ingest.give_way_to(lambda: server.is_working)
                     serve = partial(server.run, http, self._stop.wait)
                     await self._start(web, "the HTTP server", serve)
-                    ready = {"socket": str(self._options.socket), "http": url}
-                    lines.write(json.dumps({"event": "lilo_sidecar_ready", **ready}))
-                    await self._stop.wait()
+                    with announced(self._options.socket, url, shared=bool(allowed)):
+                        ready = {"socket": str(self._options.socket), "http": url}
+                        lines.write(json.dumps({"event": "lilo_sidecar_ready", **ready}))
+                        await self._stop.wait()
                     await ingest.drain(listener)
                     web.cancel_scope.deadline = trio.current_time() + _HTTP_STOP_TIMEOUT
                 nursery.cancel_scope.cancel()

@@ -1,0 +1,132 @@
+"""Asking a running sidecar over HTTP, from a command. Blocks; bounded in time and size."""
+
+from __future__ import annotations
+
+import enum
+import json
+import re
+import time
+from types import TracebackType
+from typing import Any, Final
+
+import httpx
+
+from .shown import shown
+
+TIMEOUT: Final = 5.0
+"""Seconds for one answer, from connecting to its last byte. A sidecar takes milliseconds."""
+MAX_ANSWER: Final = 32 * 1024 * 1024
+"""Bytes. The largest answer of a sidecar stays well under it; something else may send anything."""
+_HUNG_UP: Final = "without sending"
+"""What httpx says of a connection that was closed before an answer, or within one."""
+_ERRNO: Final = re.compile(r"^\[Errno -?\d+\] ")
+
+
+class Trouble(enum.Enum):
+    """Why there is no answer."""
+
+    UNREACHABLE = "nobody answers there"
+    HUNG_UP = "it hung up without a whole answer"
+    SLOW = "no whole answer in time"
+    FOREIGN = "whoever answers is no sidecar"
+    TOKEN = "the token is missing or wrong"  # noqa: S105 - says so, is none
+    HOST = "it does not answer for that host"
+    MISSING = "a sidecar without such an answer"
+    FAULT = "the sidecar failed"
+
+
+class AskError(Exception):
+    """There is no answer. The message is for people, in one line."""
+
+    def __init__(self, trouble: Trouble, message: str) -> None:
+        super().__init__(message)
+        self.trouble = trouble
+
+
+class Asker:
+    """One sidecar at one URL. One thread."""
+
+    def __init__(self, url: str, token: str | None) -> None:
+        """``url`` is ``http://HOST:PORT``, perhaps with a path in front of the sidecar's own."""
+        self.url = url.rstrip("/")
+        headers = {"Accept": "application/json", "Accept-Encoding": "identity"}
+        if token is not None:
+            headers["Authorization"] = f"Bearer {token}"
+        self._http = httpx.Client(
+            headers=headers,
+            timeout=TIMEOUT,
+            trust_env=False,  # no proxy gets to see the token
+            verify=self.url.startswith("https:"),  # to load the authorities takes its time
+        )
+
+    def __enter__(self) -> Asker:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Hang up."""
+        self._http.close()
+
+    def get(self, path: str) -> dict[str, Any]:
+        """The JSON object of an answer with status 200. Raises `AskError` for all else."""
+        until = time.monotonic() + TIMEOUT
+        try:
+            with self._http.stream("GET", self.url + path) as response:
+                content = _json_object(_body(response, until))
+                status = response.status_code
+        except httpx.TimeoutException:
+            raise AskError(Trouble.SLOW, f"no whole answer within {TIMEOUT:.0f} s") from None
+        except (httpx.ReadError, httpx.WriteError):
+            raise AskError(Trouble.HUNG_UP, "it hung up without a whole answer") from None
+        except (httpx.RemoteProtocolError, httpx.DecodingError) as error:
+            if _HUNG_UP in str(error):
+                raise AskError(Trouble.HUNG_UP, "it hung up without a whole answer") from None
+            raise AskError(Trouble.FOREIGN, f"no HTTP: {shown(error)}") from None
+        except (httpx.HTTPError, httpx.InvalidURL, UnicodeError) as error:
+            said = _ERRNO.sub("", shown(error)) or type(error).__name__
+            raise AskError(Trouble.UNREACHABLE, said) from None
+        if status == 200 and content is not None:
+            return content
+        raise _refusal(status, content)
+
+
+def _body(response: httpx.Response, until: float) -> bytes:
+    body = bytearray()
+    for part in response.iter_bytes():
+        if time.monotonic() > until:
+            raise httpx.ReadTimeout("the answer trickles")
+        body += part
+        if len(body) > MAX_ANSWER:
+            raise AskError(Trouble.FOREIGN, f"the answer is over {MAX_ANSWER} bytes")
+    return bytes(body)
+
+
+def _json_object(body: bytes) -> dict[str, Any] | None:
+    try:
+        content = json.loads(body)
+    except (ValueError, RecursionError):
+        return None
+    return content if isinstance(content, dict) else None
+
+
+def _refusal(status: int, content: dict[str, Any] | None) -> AskError:
+    """What an error answer comes to. All of a sidecar's have ``error`` and ``message``."""
+    if content is None or not {"error", "message"} <= content.keys():
+        return AskError(Trouble.FOREIGN, f"status {status}, and no JSON of a sidecar's")
+    message = shown(content["message"])
+    match status:
+        case 401:
+            return AskError(Trouble.TOKEN, message)
+        case 403:
+            return AskError(Trouble.HOST, message)
+        case 404:
+            return AskError(Trouble.MISSING, message)
+        case _:
+            return AskError(Trouble.FAULT, f"status {status}: {message}")
