@@ -7,17 +7,23 @@ and where the extra is not installed that is said in a sentence.
 from __future__ import annotations
 
 import importlib.util
+import os
 import sys
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from .errors import StartError
 from .output import LineWriter, keep_standard_descriptors, log_to
+
+if TYPE_CHECKING:
+    from .options import RunOptions, ServeOptions
 
 USAGE_ERROR: Final = 2
 """Exit status when the sidecar cannot start as it was asked to."""
 _CLOSE_TIMEOUT: Final = 0.5
 """Seconds at the end for each of stdout and stderr to take what is left."""
+_PATIENCE: Final = 10
+"""By how much `trace` gives way: it works for seconds on a machine on which somebody trains."""
 _EXTRA: Final = ("trio", "hypercorn", "starlette")
 
 
@@ -32,7 +38,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
         )
     keep_standard_descriptors()
     try:
-        job = _job(sys.argv[1:] if arguments is None else arguments)
+        from .options import parse
+        from .trace_options import TraceOptions
+
+        options = parse(sys.argv[1:] if arguments is None else arguments)
+        if isinstance(options, TraceOptions):
+            from .trace import export
+
+            os.nice(_PATIENCE)
+            return export(options)
+        job = _job(options)
     except StartError as error:
         return _refuse(str(error))
     import trio
@@ -49,10 +64,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         log.close(_CLOSE_TIMEOUT)
 
 
-def _job(arguments: Sequence[str]) -> Callable[[LineWriter], Awaitable[int]]:
-    from .options import RunOptions, parse
+def _job(options: ServeOptions | RunOptions) -> Callable[[LineWriter], Awaitable[int]]:
+    from .options import RunOptions
 
-    options = parse(arguments)
     if isinstance(options, RunOptions):
         from .run import Supervisor
 

@@ -19,6 +19,7 @@ from .access import check_exposure, read_token
 from .errors import StartError
 from .listening import check_socket_path
 from .reporter import REPORT_INTERVAL
+from .trace_options import TraceOptions, add_trace, trace_options
 
 MIN_REPORT_INTERVAL: Final = 0.1
 """Seconds: a line is some kilobytes, and nobody reads ten a second."""
@@ -65,7 +66,7 @@ class RunOptions:
     socket, and so nobody will find it again."""
 
 
-def parse(arguments: Sequence[str]) -> ServeOptions | RunOptions:
+def parse(arguments: Sequence[str]) -> ServeOptions | RunOptions | TraceOptions:
     """Read the command line. Exits with status 2 and a line on stderr where it is no valid one;
     raises `StartError` for options that are valid by themselves and cannot work."""
     # What follows the first -- is the command's own and never looked at here.
@@ -75,12 +76,15 @@ def parse(arguments: Sequence[str]) -> ServeOptions | RunOptions:
         before, dashes, command = before[:position], True, before[position + 1 :]
     parser = _parser()
     given = parser.parse_args(before)
-    if given.verb == "serve" and dashes:
-        parser.error(f"serve takes no command; the form with one is: {_RUN_USAGE}")
+    if given.verb != "run" and dashes:
+        parser.error(f"{given.verb} takes no command; the form with one is: {_RUN_USAGE}")
     if given.verb == "run" and not command:
         parser.error(f"run needs the command that it is to run: {_RUN_USAGE}")
-    family, address = _resolve(*given.http)
     path = (given.socket or _named_socket() or _default_socket(given.verb)).absolute()
+    state_dir = (given.state_dir or path.with_suffix(".state")).absolute()
+    if given.verb == "trace":
+        return trace_options(given, state_dir)
+    family, address = _resolve(*given.http)
     options = ServeOptions(
         socket=path,
         family=family,
@@ -88,7 +92,7 @@ def parse(arguments: Sequence[str]) -> ServeOptions | RunOptions:
         report_interval=given.report_interval,
         token_file=given.token_file,
         stop_at_eof=given.verb == "serve" and given.stop_at_eof,
-        state_dir=(given.state_dir or path.with_suffix(".state")).absolute(),
+        state_dir=state_dir,
         allowed_uids=frozenset(given.allow_uid),
     )
     check_socket_path(options.socket)
@@ -110,7 +114,7 @@ class _Parser(argparse.ArgumentParser):
 def _parser() -> argparse.ArgumentParser:
     parser = _Parser("lilo-sidecar", description=_DESCRIPTION, allow_abbrev=False)
     parser.add_argument("--version", action="version", version=_version())
-    verbs = parser.add_subparsers(dest="verb", metavar="serve | run", required=True)
+    verbs = parser.add_subparsers(dest="verb", metavar="serve | run | trace", required=True)
     serve = verbs.add_parser("serve", help="run the sidecar", allow_abbrev=False)
     run = verbs.add_parser(
         "run", help="run a command beside a sidecar", usage=_RUN_USAGE, allow_abbrev=False
@@ -161,6 +165,7 @@ def _parser() -> argparse.ArgumentParser:
             "(default: only the sidecar's own user and root)",
         )
     serve.add_argument("--stop-at-eof", action="store_true", help="stop when stdin ends")
+    add_trace(verbs)
     return parser
 
 
