@@ -40,7 +40,7 @@ def _read(directory: Path) -> list[bytes]:
     journals: list[bytes] = []
     left = MAX_BYTES
     for entry in reversed(found):
-        if entry.kind != "journal" or entry.suffix or left <= 0:
+        if entry.kind != "journal" or entry.suffix:
             continue
         try:
             with regular_file(entry.path, follow=False) as file:

@@ -59,6 +59,7 @@ def test_times_are_those_of_what_happened() -> None:
         random = Random(seed)
         schedule = random_schedule(random, 40)
         trace = traced(*events(schedule, random))
+        assert min(count for _, count in trace.waiting) == 0
         works = Counter((work.name, us(work.start), us(work.end)) for work in schedule.work)
         assert Counter((s.name, s.start, s.end) for s in trace.on("gpu")) == works
         for model in schedule.models():
@@ -78,7 +79,9 @@ def test_rows_hold_whatever_the_clock_does() -> None:
                 sent.append(event._replace(t0=event.t0 + off))
             else:
                 sent.append(event._replace(t=event.t + off))
-        assert traced(*sent).slices
+        trace = traced(*sent)
+        assert trace.slices
+        assert min(count for _, count in trace.waiting) == 0
 
 
 def test_slices_say_what_they_are_of() -> None:
@@ -204,10 +207,10 @@ def test_what_is_unfinished_is_shown_as_far_as_it_came() -> None:
 def test_what_a_lane_put_down_is_not_unfinished() -> None:
     """Its span tells of it, or it is idle."""
     trace = traced(
+        wire.State(0, ("m",), "executing:forward_backward"),
+        wire.State(1, None, "idle"),
         wire.State(1, ("m",), "executing:forward_backward"),
         span(["m"], 1, 2),
-        wire.State(3, ("m",), "executing:forward_backward"),
-        wire.State(4, None, "idle"),
         wire.Activity(3, "sampler", "m", "m:0", "save_weights_for_sampler"),
         wire.Activity(4, "sampler", None, None, None),
         until=8,
@@ -330,6 +333,7 @@ def test_one_models_form_tells_nothing_of_others() -> None:
     assert shown(trace, "checkpoint") == [(NEIGHBOR, 6, 9)]
     assert shown(trace, "sampler") == [(NEIGHBOR, 10, 20)]
     assert {each.track for each in trace.slices} == {"gpu", "checkpoint", "sampler", "mine"}
+    assert all(each.args == {} for each in trace.slices if each.name == NEIGHBOR)
     assert [count for _, count in trace.waiting] == [1, 0, 1, 0, 1]
     shared = trace.on("gpu")[2]
     assert shared.args == {"models": ["mine"], "batch": 2}

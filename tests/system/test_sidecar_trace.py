@@ -14,7 +14,7 @@ from lilo_engine_hook import TimingObserver
 from support.faults import assert_all_applied, load, progressed
 from support.load import KIND
 from support.operations import Operation
-from support.sidecar import COMMAND, TIMEOUT, SidecarProcess, start_sidecar
+from support.sidecar import COMMAND, TIMEOUT, SidecarProcess, start_sidecar, wait_until
 from support.snippets import snippets
 from support.traces import Trace
 
@@ -77,6 +77,26 @@ def test_commands_of_the_page_do_what_it_says(tmp_path: Path) -> None:
         "my-model",
     }
     assert "another" not in mine
+
+
+def test_it_gives_way_to_whoever_trains(tmp_path: Path) -> None:
+    """Its priority is below that of whoever started it, here while it waits for a reader."""
+    file = tmp_path / "pipe"
+    os.mkfifo(file)
+    with start_sidecar(tmp_path) as sidecar, load(sidecar.socket):
+        progressed(sidecar)
+        command = [*COMMAND, "trace", "--socket", str(sidecar.socket), "-o", str(file)]
+        process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
+        try:
+            wait_until(
+                lambda: os.getpriority(os.PRIO_PROCESS, process.pid),
+                lambda priority: priority == min(19, os.getpriority(os.PRIO_PROCESS, 0) + 10),
+            )
+            assert Trace(json.loads(file.read_text())["traceEvents"]).slices
+            assert process.wait(TIMEOUT) == 0
+        finally:
+            process.kill()
+            process.wait()
 
 
 def test_a_reader_that_leaves_is_told_of_in_a_line(tmp_path: Path) -> None:
