@@ -7,62 +7,25 @@ worked for them, under the name NEIGHBOR.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from typing import Final
 
 from lilo_engine_hook import wire
 
-from .activity import Activities
-from .lanes import GPU
 from .model import REGISTRATION
 from .spans import phase_of, request_ids_of
+from .trace_processes import (
+    Change,
+    TracedCommand,
+    TracedProcess,
+    TracedProcesses,
+    TracedTrainer,
+)
 from .trace_reports import Report
-from .trace_tracks import Entry, Group, thread_numbers
+from .trace_tracks import Entry, Group
 
 NEIGHBOR: Final = "neighbor"
 WAITING: Final = "waiting"
 _ACCEPT: Final = "accept"
-
-
-@dataclass(slots=True)
-class _Command:
-    """From its submission to its finish."""
-
-    request_id: str
-    kind: str
-    submitted: float
-    row: int | None
-    started: bool = False
-
-
-class _Change(NamedTuple):
-    """Of the number of commands that wait."""
-
-    t: float
-    by: int
-
-
-@dataclass(slots=True)
-class _Trainer:
-    """An engine's process, with the children that it forked."""
-
-    models: Group
-    pending: dict[str, dict[str, _Command]] = field(default_factory=dict)
-    """By model and request."""
-    changes: list[_Change] = field(default_factory=list)
-
-
-@dataclass(slots=True)
-class _Process:
-    """One process that reports."""
-
-    lanes: Group
-    trainer: _Trainer
-    hello: wire.Hello | None = None
-    """None if it said it before the journals begin."""
-    working: Activities = field(default_factory=Activities)
-    gone: float | None = None
-    """When its connection ended, if it has none."""
 
 
 class Tracer:
@@ -80,19 +43,16 @@ class Tracer:
         """Slices for which their track had no row, or that ended before they began."""
         self._since = since
         self._model_id = model_id
-        self._processes: dict[str, _Process] = {}
-        self._trainers: dict[str, _Trainer] = {}
-        self._threads = thread_numbers()
-        self._groups = 0
+        self._processes = TracedProcesses()
 
     @property
     def models(self) -> int:
         """How many have a track."""
-        return len({name for each in self._trainers.values() for name in each.models.tracks})
+        return len({name for each in self._processes.trainers for name in each.models.tracks})
 
     def report(self, report: Report) -> Iterator[Entry]:
         """What a report comes to."""
-        process = self._process(report.boot_id, report.hello)
+        process = self._processes.get(report.boot_id, report.hello)
         process.gone = report.now if report.gone else None
         for event in report.events:
             match event:
@@ -119,59 +79,36 @@ class Tracer:
     def end(self, until: float) -> Iterator[Entry]:
         """What is unfinished, as far as it is known, and what all is called. ``until`` is when
         the last was heard; what is of processes that are gone ends with them."""
-        for process in self._processes.values():
+        for process in self._processes.all:
             end = until if process.gone is None else process.gone
             for lane, work in process.working:
                 name, args = self._work(work.operation, work.models, {"unfinished": True})
                 yield from self._slice(process.lanes, lane, name, work.since, end, args)
-        for trainer in self._trainers.values():
-            ends = [p.gone for p in self._processes.values() if p.trainer is trainer]
-            end = max((until if gone is None else gone for gone in ends), default=until)
+        for trainer in self._processes.trainers:
+            end = self._processes.end_of(trainer, until)
             for model, commands in trainer.pending.items():
                 for command in commands.values():
                     if not command.started:
                         yield from self._wait(trainer, model, command, end, unfinished=True)
             yield from self._waiting(trainer)
-        for process in self._processes.values():
-            yield from process.lanes.names(f"lanes of {_named(process)}")
-        for boot_id, trainer in self._trainers.items():
-            if trainer.models.tracks:
-                name = _named(self._processes.get(boot_id))
-                yield from trainer.models.names(f"models of {name}")
-
-    # --- who reports ----------------------------------------------------------------------
-
-    def _process(self, boot_id: str, hello: wire.Hello | None) -> _Process:
-        process = self._processes.get(boot_id)
-        if process is None:
-            root = (hello.parent_boot_id if hello is not None else None) or boot_id
-            lanes = self._group()
-            trainer = self._trainers.get(root)
-            if trainer is None:
-                trainer = self._trainers[root] = _Trainer(self._group())
-            process = self._processes[boot_id] = _Process(lanes, trainer)
-        if hello is not None:
-            process.hello = hello
-        return process
-
-    def _group(self) -> Group:
-        self._groups += 1
-        return Group(self._groups, self._threads)
+        yield from self._processes.names()
 
     # --- commands -------------------------------------------------------------------------
 
-    def _begin(self, trainer: _Trainer, model: str, request_id: str, kind: str, t: float) -> None:
+    def _begin(
+        self, trainer: TracedTrainer, model: str, request_id: str, kind: str, t: float
+    ) -> None:
         if self._is_hidden(model):
             return
         commands = trainer.pending.setdefault(model, {})
         if request_id in commands:
             return  # a retry: the command has waited since its first submission
         row = trainer.models.track(model).take(t)
-        commands[request_id] = _Command(request_id, kind, t, row)
-        trainer.changes.append(_Change(t, 1))
+        commands[request_id] = TracedCommand(request_id, kind, t, row)
+        trainer.changes.append(Change(t, 1))
 
     def _finish(
-        self, trainer: _Trainer, model: str, command: _Command, t: float
+        self, trainer: TracedTrainer, model: str, command: TracedCommand, t: float
     ) -> Iterator[Entry]:
         del trainer.pending[model][command.request_id]
         if not command.started:
@@ -180,15 +117,15 @@ class Tracer:
             trainer.models.track(model).give_back(command.row, t)
 
     def _waited(
-        self, trainer: _Trainer, model: str, command: _Command, end: float, **about: bool
+        self, trainer: TracedTrainer, model: str, command: TracedCommand, end: float, **about: bool
     ) -> Iterator[Entry]:
         """The command waited until then."""
         command.started = True
-        trainer.changes.append(_Change(max(end, command.submitted), -1))
+        trainer.changes.append(Change(max(end, command.submitted), -1))
         yield from self._wait(trainer, model, command, end, **about)
 
     def _wait(
-        self, trainer: _Trainer, model: str, command: _Command, end: float, **about: bool
+        self, trainer: TracedTrainer, model: str, command: TracedCommand, end: float, **about: bool
     ) -> Iterator[Entry]:
         name, args = f"{command.kind}.queue_wait", {**_request(command), **about}
         group, start = trainer.models, command.submitted
@@ -196,7 +133,7 @@ class Tracer:
 
     # --- work -----------------------------------------------------------------------------
 
-    def _span(self, process: _Process, span: wire.Span) -> Iterator[Entry]:
+    def _span(self, process: TracedProcess, span: wire.Span) -> Iterator[Entry]:
         process.working.end(span.lane, span.t1)
         models = tuple(dict.fromkeys(span.models))
         request_ids = request_ids_of(span, models)
@@ -213,7 +150,7 @@ class Tracer:
 
     def _run(
         self,
-        trainer: _Trainer,
+        trainer: TracedTrainer,
         model: str,
         span: wire.Span,
         request_ids: Sequence[str],
@@ -264,7 +201,7 @@ class Tracer:
             self.slices += 1
             yield entry
 
-    def _waiting(self, trainer: _Trainer) -> Iterator[Entry]:
+    def _waiting(self, trainer: TracedTrainer) -> Iterator[Entry]:
         """How many commands wait, from change to change."""
         waiting = 0
         for t, by in sorted(trainer.changes, key=lambda change: change.t):
@@ -273,17 +210,5 @@ class Tracer:
                 yield trainer.models.count(WAITING, t, commands=waiting)
 
 
-def _request(command: _Command) -> Entry:
+def _request(command: TracedCommand) -> Entry:
     return {} if command.request_id == REGISTRATION else {"request": command.request_id}
-
-
-def _named(process: _Process | None) -> str:
-    """A process for people. Of one that connected before the journals begin, no more is known
-    than what it does."""
-    if process is not None and process.hello is not None:
-        return f"{_ROLES[process.hello.role]} {process.hello.pid}"
-    works = process is None or GPU in process.lanes.tracks or process.trainer.models.tracks
-    return "the trainer" if works else "a backend"
-
-
-_ROLES: Final = {wire.Role.ENGINE: "trainer", wire.Role.BACKEND: "backend"}
