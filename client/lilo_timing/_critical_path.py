@@ -11,11 +11,8 @@ import threading
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final, SupportsFloat, SupportsIndex
 
-from ._fetch import timing_request
-from ._metrics import flatten
-from ._positions import Positions
 from ._readers import unique_reader
-from ._report import Order, Reporter
+from ._request import TimingRequest, timing_request
 from ._runs import SeveralRunsError, live_run
 from ._shown import shown
 from ._statistics import ReportingStatistics, counters
@@ -24,6 +21,9 @@ from .errors import InvalidCallError
 
 if TYPE_CHECKING:
     import httpx
+
+    from ._positions import Positions
+    from ._report import Reporter
 
 DEFAULT_TIMEOUT: Final = 10.0
 EXIT_TIMEOUT: Final = 2.0
@@ -129,8 +129,10 @@ def critical_path_metrics(
         reader=reader,
     )
     prefix = _checked_prefix(prefix)
+    from ._metrics import flatten
+
     process = _process
-    with process.positions.reading(request, request.reader or process.reader) as answer:
+    with process.reporter().positions.reading(request, request.reader or process.reader) as answer:
         return flatten(answer, prefix)
 
 
@@ -164,13 +166,14 @@ def _log(
         run = live_run()
     elif not callable(getattr(run, "log", None)):
         raise InvalidCallError(f"run is {shown(run)}; pass a W&B run")
-    order = Order(request, prefix, _plain(step), run)
+    step = _plain(step)
     process = _process  # a fork between here and the end must not mix two processes
     made: list[Mapping[str, float] | None] = []
     job = Job(
         # The run by its identity: the job keeps it alive, so no other one has that.
         (request.base_url, request.model_id, request.reader, id(run)),
-        lambda: made.append(process.reporter.make(order)),
+        lambda: made.append(process.report(request, prefix, step, run)),
+        awaited=not background,
     )
     # One that waits for its metrics takes its turn after the one in flight.
     admission = process.worker.submit(job, overlap=not background)
@@ -179,7 +182,7 @@ def _log(
     elif admission is Admission.TURNED_AWAY:
         counters.count("turned_away")
         counters.tell("turned_away", "timing is not logged: too many models' reports are waiting")
-    elif not background:
+    elif job.done is not None:
         if job.done.wait(min(request.timeout + _MARGIN, threading.TIMEOUT_MAX)):
             return made[0] if made else None
         counters.tell(
@@ -216,14 +219,47 @@ def _plain(step: Any) -> float | None:
 
 
 class _Process:
-    """What belongs to this process alone."""
+    """What belongs to this process alone. What makes the reports is loaded with the first one, on
+    the thread that makes it: an import is no place to wait for it."""
 
-    def __init__(self, positions: Positions | None = None) -> None:
-        self.positions = positions or Positions()
+    def __init__(self, inherited: Positions | None = None) -> None:
         self.worker = Worker()
-        self.reporter = Reporter(self.positions)
         self.reader = unique_reader("metrics")
         """Of `critical_path_metrics`."""
+        self._inherited = inherited
+        self._reporter: Reporter | None = None
+        self._loading = threading.Lock()
+
+    def reporter(self) -> Reporter:
+        """The one of this process."""
+        from ._positions import Positions
+        from ._report import Reporter
+
+        with self._loading:
+            if self._reporter is None:
+                self._reporter = Reporter(self._inherited or Positions())
+            return self._reporter
+
+    def report(
+        self, request: TimingRequest, prefix: str, step: float | None, run: Any
+    ) -> Mapping[str, float] | None:
+        """Make one report. On the worker's thread."""
+        from ._report import Order
+
+        return self.reporter().make(Order(request, prefix, step, run))
+
+    def forked(self) -> _Process:
+        """For the child: nothing of this one but where its readers stood. Takes no lock, which
+        another thread may have held when it forked."""
+        reporter = self._reporter
+        return _Process(self._inherited if reporter is None else reporter.positions.inherited())
+
+    def end(self) -> None:
+        """Finish what is under way, within seconds; log and print nothing after that."""
+        self.worker.close(EXIT_TIMEOUT)
+        self._loading.acquire(timeout=_STOP_TIMEOUT)  # from now on no reporter is made
+        if self._reporter is not None:
+            self._reporter.stop(_STOP_TIMEOUT)
 
 
 _process = _Process()
@@ -231,13 +267,12 @@ _process = _Process()
 
 def _after_fork() -> None:
     global _process
-    _process = _Process(_process.positions.inherited())
+    _process = _process.forked()
     counters.forget()
 
 
 def _at_exit() -> None:
-    _process.worker.close(EXIT_TIMEOUT)
-    _process.reporter.stop(_STOP_TIMEOUT)
+    _process.end()
 
 
 os.register_at_fork(after_in_child=_after_fork)

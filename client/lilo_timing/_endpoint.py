@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from ._http import HEADERS, TIMING_PATH, is_header_value
+from ._http import HEADERS, TIMING_PATH
+from ._request import is_header_value
 
 
 @dataclass(frozen=True, slots=True)

@@ -83,18 +83,6 @@ def json_object(body: bytes) -> dict[str, Any]:
     return content
 
 
-def is_header_value(text: object) -> bool:
-    """Whether an HTTP header can carry it. Checked before any library sees it, since their
-    errors repeat what they refuse, and this may be a secret."""
-    return (
-        isinstance(text, str)
-        and text.isascii()
-        and text.isprintable()
-        and bool(text)
-        and text == text.strip()
-    )
-
-
 def quoted(text: object) -> str:
     """A server's own words in one line of ours: short, and without control characters."""
     short = str(text)[:_MAX_QUOTED]

@@ -24,7 +24,8 @@ from dataclasses import replace
 from typing import Final
 
 from ._answer import TimingAnswer
-from ._fetch import TimingRequest, fetch
+from ._fetch import fetch
+from ._request import TimingRequest
 from ._shown import shown
 from ._statistics import counters
 from .errors import SlowAnswerError, UnknownModelError
@@ -152,7 +153,7 @@ def _ask(request: TimingRequest, reader: str, position: _Position) -> TimingAnsw
     if position.doubtful:
         # A sidecar keeps the ends of the two latest intervals that it gave: of the one received,
         # and of one given up. A second one without the right cursor would push the former out.
-        looked = fetch(replace(request, reset=False), reader, ack, deadline)
+        looked = fetch(request._replace(reset=False), reader, ack, deadline)
         ack = _known(position, looked, ack)
     resolved = position.doubtful
     position.doubtful |= position.epochs() - {_epoch(ack or "")}

@@ -6,13 +6,12 @@ import json
 import sys
 import threading
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
-from ._fetch import TimingRequest
 from ._metrics import flatten
 from ._positions import Positions
 from ._readers import RunReaders
+from ._request import TimingRequest
 from ._run_log import PrefixTakenError, Report, RunFinishedError, RunLogs
 from ._runs import Run
 from ._shown import shown
@@ -26,8 +25,7 @@ _FINISHED: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Order:
+class Order(NamedTuple):
     """A report to make. ``run`` is the caller's at the time of its call, whatever run is there
     later; None is stdout."""
 
@@ -45,7 +43,7 @@ class Reporter:
     """Makes reports. One thread; `stop` may come from another."""
 
     def __init__(self, positions: Positions) -> None:
-        self._positions = positions
+        self.positions = positions
         self._readers = RunReaders()
         self._runs = RunLogs()
         self._output = threading.Lock()
@@ -78,7 +76,7 @@ class Reporter:
         series = None if run is None else self._runs.series(run, order.prefix, request.model_id)
         reader = request.reader or self._readers.of(run)
         # What raises in here leaves the interval unacknowledged: it comes with the next report.
-        with self._positions.reading(request, reader) as answer, self._output:
+        with self.positions.reading(request, reader) as answer, self._output:
             if self._stopped:
                 raise _StoppedError
             if series is None:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import logging
 import threading
-from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 log = logging.getLogger("lilo_timing")
 
 
-@dataclass(frozen=True, slots=True)
-class ReportingStatistics:
+class ReportingStatistics(NamedTuple):
     """Reports of this process so far, by their end. A call of `log_critical_path` adds one to
     exactly one of these when it is over; ``positions_evicted`` alone is none of them."""
 
@@ -51,7 +50,8 @@ class Counters:
     def count(self, outcome: str) -> None:
         """``outcome`` is a field of `ReportingStatistics`."""
         with self._lock:
-            self._counts = replace(self._counts, **{outcome: getattr(self._counts, outcome) + 1})
+            counts = self._counts
+            self._counts = counts._replace(**{outcome: getattr(counts, outcome) + 1})
 
     def snapshot(self) -> ReportingStatistics:
         """All counts at one moment."""

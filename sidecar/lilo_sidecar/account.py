@@ -89,16 +89,25 @@ class StepAccount:
     """One model's account. Times are Unix seconds; calls come in the order of events, and
     times that run backwards are moved up to the cursor."""
 
-    __slots__ = ("_closed", "_pieces", "sums", "until")
+    __slots__ = ("_closed", "_everyone", "_pieces", "sums", "taken", "until")
 
-    def __init__(self, t: float) -> None:
+    def __init__(self, t: float, everyone: StepSums) -> None:
+        """From ``t`` on; what it adds to its sums it also adds to those of ``everyone``."""
         self.until = t
         """Everything before is in the sums."""
         self.sums = StepSums()
         """Since the account was last taken."""
+        self.taken = StepSums()
+        """All that was taken so far."""
+        self._everyone = everyone
         self._closed = t
         """Everything before is in the sums or in the pieces."""
         self._pieces: list[_Piece] = []
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether everything that was heard is in the sums."""
+        return not self._pieces
 
     @property
     def crowded(self) -> bool:
@@ -151,25 +160,42 @@ class StepAccount:
         del self._pieces[:settled]
 
     def _add(self, piece: _Piece, split_queued: SplitQueued) -> None:
-        sums, seconds = self.sums, piece.end - piece.start
+        # Everyone's are a running sum of their own: added up from the models', in whatever order,
+        # they would be rounded differently each time, and could fall by that.
+        sums, everyone, seconds = self.sums, self._everyone, piece.end - piece.start
         match piece.regime:
             case None:
                 mine = seconds * piece.share
                 sums.mine += mine
+                everyone.mine += mine
                 sums.shared_batch += seconds - mine
+                everyone.shared_batch += seconds - mine
             case Regime.QUEUED:
                 split = split_queued(piece.start, piece.end, piece.kind)
                 sums.neighbors += split.neighbors
+                everyone.neighbors += split.neighbors
                 sums.overhead += split.overhead
+                everyone.overhead += split.overhead
                 sums.persist += split.persist
+                everyone.persist += split.persist
             case Regime.PERSISTING:
                 sums.persist += seconds
+                everyone.persist += seconds
             case Regime.RETURNING:
                 sums.overhead += seconds
+                everyone.overhead += seconds
             case Regime.CLIENT:
                 sums.client += seconds
+                everyone.client += seconds
 
     def take(self) -> StepSums:
         """The sums so far, for whoever keeps them from now on."""
         sums, self.sums = self.sums, StepSums()
+        self.taken.add(sums)
         return sums
+
+    def total(self) -> StepSums:
+        """The sums since the account began, whoever took what."""
+        total = StepSums(*self.taken.to_tuple())
+        total.add(self.sums)
+        return total

@@ -2,28 +2,37 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from http import HTTPStatus
+from typing import Final
 
+import orjson
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import JSONResponse
+from starlette.responses import Response
 
-_NEVER_STORED = {"Cache-Control": "no-store"}
+NEVER_STORED: Final = {"Cache-Control": "no-store"}
 """An answer is true once; one with ``reset=true`` must never come from a cache."""
 
 
-def json_answer(content: object) -> JSONResponse:
-    return JSONResponse(content, headers=_NEVER_STORED)
+def json_answer(
+    content: object, status: int = HTTPStatus.OK, headers: Mapping[str, str] = NEVER_STORED
+) -> Response:
+    """An answer with that content, of plain types."""
+    try:
+        body = orjson.dumps(content)
+    except TypeError:  # a number over 64 bits: a sum of what a hostile producer claims
+        body = json.dumps(content, ensure_ascii=False, allow_nan=False).encode()
+    return Response(body, status, headers, media_type="application/json")
 
 
 def error_answer(
     status: int, code: str, message: str, headers: Mapping[str, str] | None = None
-) -> JSONResponse:
+) -> Response:
     """``code`` is a short stable word for programs, ``message`` is for people."""
-    return JSONResponse(
-        {"error": code, "message": message}, status, headers={**_NEVER_STORED, **(headers or {})}
-    )
+    headers = {**NEVER_STORED, **(headers or {})}
+    return json_answer({"error": code, "message": message}, status, headers)
 
 
 class BadRequestError(Exception):
@@ -34,12 +43,12 @@ class BadRequestError(Exception):
         self.code = code
 
 
-async def on_bad_request(request: Request, error: Exception) -> JSONResponse:
+async def on_bad_request(request: Request, error: Exception) -> Response:
     assert isinstance(error, BadRequestError)  # noqa: S101 - it is registered for this class
     return error_answer(400, error.code, str(error))
 
 
-async def on_http_exception(request: Request, error: Exception) -> JSONResponse:
+async def on_http_exception(request: Request, error: Exception) -> Response:
     """What the router raises: no such path, no such method."""
     assert isinstance(error, HTTPException)  # noqa: S101 - it is registered for this class
     code = HTTPStatus(error.status_code).phrase.lower().replace(" ", "_")
@@ -53,6 +62,6 @@ async def on_http_exception(request: Request, error: Exception) -> JSONResponse:
     return error_answer(error.status_code, code, message, error.headers)
 
 
-async def on_fault(request: Request, error: Exception) -> JSONResponse:
+async def on_fault(request: Request, error: Exception) -> Response:
     """A fault of the sidecar's own; the log has the traceback."""
     return error_answer(500, "internal_error", "the sidecar failed to answer; its log says why")

@@ -1,4 +1,4 @@
-"""The HTTP interface: `/api/v1/timing`, `/healthz`, `/openapi.json`."""
+"""The HTTP interface: `/api/v1/timing`, `/metrics`, `/healthz`, `/openapi.json`."""
 
 from __future__ import annotations
 
@@ -17,6 +17,8 @@ from .answers import BadRequestError, json_answer, on_bad_request, on_fault, on_
 from .bearer import BearerToken
 from .hosts import LoopbackHosts
 from .ingest import Ingest
+from .metric_families import Moment
+from .metrics import Metrics
 from .openapi import document
 from .query import parse_timing_query
 from .recorder import Recorder
@@ -43,9 +45,10 @@ class Api:
         self._server: HttpServer | None = None
         self._started = clock()
         self._version = _version()
+        self._metrics = Metrics(self._moment)
 
     def served_by(self, server: HttpServer) -> None:
-        """`/healthz` tells of that server from now on."""
+        """`/healthz` and `/metrics` tell of that server from now on."""
         self._server = server
 
     def app(self, token: str | None) -> ASGIApp:
@@ -53,6 +56,7 @@ class Api:
         app = Starlette(
             routes=[
                 Route("/api/v1/timing", self._timing, methods=["GET"]),
+                Route("/metrics", self._metrics.answer, methods=["GET"]),
                 Route("/healthz", self._healthz, methods=["GET"]),
                 Route("/openapi.json", self._openapi, methods=["GET"]),
             ],
@@ -99,6 +103,16 @@ class Api:
                 "ingest": asdict(self._ingest.statistics()),
                 "http": None if self._server is None else asdict(self._server.statistics()),
             }
+        )
+
+    def _moment(self) -> Moment:
+        return Moment(
+            self._core.totals(),
+            self._core.health(),
+            self._core.status,
+            self._ingest.statistics(),
+            None if self._server is None else self._server.statistics(),
+            self._version,
         )
 
     async def _openapi(self, request: Request) -> Response:

@@ -24,7 +24,7 @@ _CLOSE_TIMEOUT: Final = 0.5
 """Seconds at the end for each of stdout and stderr to take what is left."""
 _PATIENCE: Final = 10
 """By how much `trace` gives way: it works for seconds on a machine on which somebody trains."""
-_EXTRA: Final = ("trio", "hypercorn", "starlette")
+_EXTRA: Final = ("trio", "hypercorn", "orjson", "prometheus_client", "starlette")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -31,6 +31,7 @@ from .timing import (
     shares_of,
     waits_of,
 )
+from .totals import Totals, totals_of
 from .trainer import Trainer
 
 _BEGINNING: Final = 0
@@ -152,21 +153,32 @@ class CriticalPath:
         first, and that has to happen again at the same moment for the same figures."""
         if model_id is None or model_id == AGGREGATE:
             return reset or ack is not None
-        return bool(self._owners(model_id)) or self._departed(model_id, now) is not None
+        owners = self._owners(model_id)
+        if reset or ack is not None:
+            return bool(owners) or self._departed(model_id, now) is not None
+        return not all(owner.models.known[model_id].account.is_settled for owner in owners)
 
     def lifetime(self, now: float) -> Timing:
         """The aggregate since the trainer started, whoever read what."""
         return self._lifetime(self._producers.trainers, now)
 
+    def totals(self) -> Totals:
+        """Everything since the beginning, of all models and of each; changes nothing."""
+        producers = self._producers
+        return totals_of(producers.trainers, producers.former, producers.shared)
+
     def health(self, now: float) -> Health:
         """Whether a trainer is there, and when one was last heard."""
         connected = self._producers.connected
+        newest = next(reversed(list(self._producers.trainers)), None)
         return Health(
             connected=any(boot.hello.role == wire.Role.ENGINE for boot in connected),
             last_heard=self._producers.last_heard,
             producers=len(connected),
             lanes=self._lanes_now(self._producers.trainers, AGGREGATE, now),
             faults=self._producers.faults,
+            started=None if newest is None else newest.started,
+            gauges={} if newest is None else dict(newest.gauges),
         )
 
     # --- what they are made of ------------------------------------------------------------

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from operator import add, sub
-from typing import NamedTuple
+from operator import add, attrgetter, sub
+from typing import Final, NamedTuple
 
 
 class Delivery(NamedTuple):
@@ -70,4 +70,7 @@ class Tally:
     pending_evicted: int
 
     def snapshot(self) -> Delivery:
-        return Delivery(*(getattr(self, name) for name in self.__slots__))
+        return Delivery._make(_COUNTS(self))
+
+
+_COUNTS: Final = attrgetter(*Delivery._fields)

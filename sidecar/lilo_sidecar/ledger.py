@@ -16,7 +16,7 @@ import msgpack
 
 from .account import StepSums
 from .delivery import Delivery
-from .series import Phases, Series, Wait
+from .series import Phases, Series, Wait, merged
 
 
 class Cuts:
@@ -46,6 +46,7 @@ class Interval(NamedTuple):
 
     since: Mark
     phases: Phases
+    """To be read, at once: they may be those that grow."""
     sums: StepSums
 
 
@@ -77,6 +78,11 @@ class Ledger:
         """The number of the latest mark of all when the ledger was begun."""
         return self._origin.number
 
+    @property
+    def since(self) -> float:
+        """From when on, in Unix seconds, what it is about is recorded."""
+        return self._origin.settled
+
     def cut(self, end: Mark, sums: StepSums) -> None:
         """End the open segment; ``sums`` are the account's since the last cut."""
         self._segments.append(_Segment(end, self._pack(self.phases, sums)))
@@ -101,10 +107,13 @@ class Ledger:
         sums = StepSums()
         for segment in self._segments[at:]:
             self._unpack(segment.packed, phases, sums)
-        for name, series in self.phases.items():
-            phases.setdefault(name, Series()).merge(series)
         sums.add(open_sums)
+        phases = merged((phases, self.phases)) if phases else self.phases
         return Interval(self._segments[at - 1].end if at else self._origin, phases, sums)
+
+    def lifetime(self) -> Phases:
+        """Everything since the beginning."""
+        return self.interval(self._origin.number, StepSums()).phases
 
     def holds(self, number: int) -> bool:
         """Whether an interval can begin exactly at that mark, or the ledger is younger."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from .account import Regime, StepAccount
+from .account import Regime, StepAccount, StepSums
 from .ledger import Ledger, Mark
 from .readers import Readers
 
@@ -62,8 +62,10 @@ class Model:
 
     __slots__ = (
         "account",
+        "batched",
         "captured",
         "commands",
+        "executions",
         "ledger",
         "own",
         "queued",
@@ -72,11 +74,11 @@ class Model:
         "started",
     )
 
-    def __init__(self, t: float, mark: Mark, readers: Readers) -> None:
-        """Known since ``t`` and from that mark on."""
+    def __init__(self, t: float, mark: Mark, readers: Readers, everyone: StepSums) -> None:
+        """Known since ``t`` and from that mark on. ``everyone``: where all models' time goes."""
         self.ledger = Ledger(mark)
         self.readers = readers
-        self.account = StepAccount(t)
+        self.account = StepAccount(t, everyone)
         self.commands: dict[str, Command] = {}
         """Unfinished commands by request id, in order of submission."""
         self.queued: dict[str, Command] = {}
@@ -89,6 +91,10 @@ class Model:
         """Those that one has, and that are not finished."""
         self.own = 0.0
         """Seconds the gpu lane has worked for this model, in batches with it."""
+        self.executions = 0
+        """Batches that ran with this model in them."""
+        self.batched = 0
+        """The commands in them, of all models."""
 
     @property
     def regime(self) -> Regime:

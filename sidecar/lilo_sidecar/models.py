@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from .account import StepSums
 from .delivery import Delivery, Tally
 from .departed import Departed
 from .ledger import Cuts, Mark
@@ -31,6 +32,8 @@ class Shared:
     """What became of backends' events of which nobody can tell whose they were."""
     everyone: list[Models]
     """Of each trainer that is there."""
+    steps: StepSums
+    """Where the time of all models went that there ever were."""
 
 
 class Models:
@@ -103,7 +106,8 @@ class Models:
         counts = self._delivery.snapshot() if registered else Delivery()
         unowned = self._shared.unowned.snapshot() if registered else Delivery()
         mark = Mark(self._shared.cuts.latest, t, counts)
-        model = self.known[model_id] = Model(t, mark, self._readers_of(model_id, unowned))
+        readers = self._readers_of(model_id, unowned)
+        model = self.known[model_id] = Model(t, mark, readers, self._shared.steps)
         return model
 
     def _readers_of(self, model_id: str, unowned: Delivery) -> Readers:

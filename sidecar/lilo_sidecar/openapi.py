@@ -78,6 +78,25 @@ _DOCUMENT: Final[dict[str, Any]] = {
                 },
             }
         },
+        "/metrics": {
+            "get": {
+                "operationId": "metrics",
+                "summary": "Everything since the beginning, for a Prometheus server",
+                "security": _TOKEN,
+                "responses": {
+                    "200": {
+                        "description": "Metrics, in OpenMetrics 1.0 or in Prometheus' text format, "
+                        "as Accept has it.",
+                        "content": {
+                            kind: {"schema": {"type": "string"}}
+                            for kind in ("application/openmetrics-text", "text/plain")
+                        },
+                    },
+                    "401": _UNAUTHORIZED,
+                    "403": _FOREIGN,
+                },
+            }
+        },
         "/healthz": {
             "get": {
                 "operationId": "health",

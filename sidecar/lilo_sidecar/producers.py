@@ -9,9 +9,11 @@ from typing import Final
 
 from lilo_engine_hook import wire
 
+from .account import StepSums
 from .delivery import Tally
 from .departed import Departed
 from .faults import described
+from .former import Former
 from .ledger import Cuts
 from .models import Models, Shared
 from .series import SeriesBudget
@@ -53,11 +55,13 @@ class Producers:
     """
 
     def __init__(self, cuts: Cuts) -> None:
-        self.shared = Shared(SeriesBudget(MAX_SERIES), Departed(), cuts, Tally(), [])
+        self.shared = Shared(SeriesBudget(MAX_SERIES), Departed(), cuts, Tally(), [], StepSums())
         self.last_heard: float | None = None
         """Unix seconds."""
         self.faults = 0
         """Events that the core failed to apply."""
+        self.former = Former()
+        """Trainers that were replaced."""
         self._boots: dict[str, Boot] = {}
         self._trainers: dict[str, Trainer] = {}
         """By the boot id of the process that began it, the newest last."""
@@ -214,11 +218,13 @@ class Producers:
         for root, trainer in list(self._trainers.items()):
             if id(trainer) not in living:
                 trainer.close()
+                self.former.add(trainer)
                 ended.append(trainer)
                 del self._trainers[root]
                 for boot_id in [i for i, boot in self._boots.items() if boot.trainer is trainer]:
                     del self._boots[boot_id]
         if ended and not self._trainers:
+            self.former.count(self.shared.unowned.snapshot())
             self.shared = replace(self.shared, unowned=Tally())
         return ended
 

@@ -77,7 +77,7 @@ def read(
         None,
         position.heard_by,
         known and all(source.ledger.holds(position.start) for source in sources),
-        merged(interval.phases for interval in intervals),
+        merged([interval.phases for interval in intervals]),
         delivery,
         intervals[-1].since.settled if intervals else 0.0,
         account.until if account is not None else 0.0,

@@ -23,6 +23,7 @@ from .query import TimingQuery
 from .snapshot import SnapshotTooLargeError, dump
 from .state_directory import MAX_TAIL, StateDirectory
 from .timing import Health, Timing
+from .totals import Totals
 
 TEND_INTERVAL: Final = 5.0
 """Seconds between looks after the journal: one that could not be written is tried again."""
@@ -134,6 +135,10 @@ class Recorder:
     def lifetime(self) -> Timing:
         """See `CriticalPath.lifetime`."""
         return self._core.lifetime(self._clock())
+
+    def totals(self) -> Totals:
+        """See `CriticalPath.totals`."""
+        return self._core.totals()
 
     def health(self) -> Health:
         """See `CriticalPath.health`."""

@@ -9,8 +9,11 @@ theirs; unlike with pickle, no input makes it allocate more than a few times its
 from __future__ import annotations
 
 from array import array
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence, Set
 from enum import Enum
+from functools import cache
+from itertools import chain
+from operator import attrgetter
 from typing import Any, Final
 
 import msgpack
@@ -24,7 +27,8 @@ _FLOATS: Final = 5
 _OBJECT: Final = 6
 _REFERENCE: Final = 7
 _LARGE: Final = 8
-_PLAIN: Final = frozenset({type(None), bool, int, float, str, bytes})
+_PLAIN: Final = frozenset({type(None), bool, float, str, bytes})
+_PLAIN_AND_INT: Final = _PLAIN | {int}
 
 
 class BrokenStateError(Exception):
@@ -41,7 +45,11 @@ class StateCodec:
 
     def encode(self, thing: object) -> bytes:
         """The same bytes for the same state. Raises TypeError for what is of no listed class."""
-        packed: bytes = msgpack.packb(self._lowered(thing, {}))
+        packed: bytes
+        try:
+            packed = msgpack.packb(self._lowered(thing, {}, _PLAIN_AND_INT))
+        except OverflowError:  # a sum of what a hostile producer claims
+            packed = msgpack.packb(self._lowered(thing, {}, _PLAIN))
         return packed
 
     def decode(self, data: bytes) -> Any:
@@ -51,33 +59,39 @@ class StateCodec:
         except (ValueError, TypeError, IndexError, AttributeError, RecursionError) as error:
             raise BrokenStateError(f"it holds no state: {type(error).__name__}") from None
 
-    def _lowered(self, thing: Any, met: dict[int, int]) -> Any:
+    def _lowered(self, thing: Any, met: dict[int, int], plain: Set[type]) -> Any:
         kind = type(thing)
-        if kind is int and not -(2**63) <= thing < 2**64:
-            return (_LARGE, str(thing))  # a sum of what a hostile producer claims
-        if kind in _PLAIN:
+        if kind in plain:
             return thing
+        if kind is int:
+            return thing if -(2**63) <= thing < 2**64 else (_LARGE, str(thing))
         if kind is list or kind is tuple:
             tag = _LIST if kind is list else _TUPLE
-            return (tag, *[self._lowered(item, met) for item in thing])
+            return (tag, *self._all_lowered(thing, met, plain))
         if kind is dict:
-            items = [self._lowered(part, met) for item in thing.items() for part in item]
-            return (_DICT, *items)
+            items = chain.from_iterable(thing.items())
+            return (_DICT, *self._all_lowered(items, met, plain))
         if kind is array and thing.typecode == "d":
             return (_FLOATS, thing.tobytes())
         number = self._numbers.get(kind)
         if number is None:
             raise TypeError(f"a {kind.__name__} is no part of a state")
         if issubclass(kind, tuple):
-            return (_NAMED_TUPLE, number, *[self._lowered(item, met) for item in thing])
+            return (_NAMED_TUPLE, number, *self._all_lowered(thing, met, plain))
         if issubclass(kind, Enum):
             return (_ENUM, number, thing.value)
         if id(thing) in met:
             return (_REFERENCE, met[id(thing)])
         met[id(thing)] = len(met)
-        fields = _fields(thing)
-        values = [self._lowered(getattr(thing, name), met) for name in fields]
-        return (_OBJECT, number, ",".join(fields), *values)
+        names, values = _fields(thing)
+        return (_OBJECT, number, names, *self._all_lowered(values, met, plain))
+
+    def _all_lowered(
+        self, things: Iterable[Any], met: dict[int, int], plain: Set[type]
+    ) -> list[Any]:
+        # Most are plain, and a call for each would take most of the time.
+        lowered = self._lowered
+        return [thing if type(thing) in plain else lowered(thing, met, plain) for thing in things]
 
     def _raised(self, low: Any, met: list[object]) -> Any:
         if type(low) is not tuple:
@@ -132,7 +146,18 @@ class StateCodec:
         return self._classes[number]
 
 
-def _fields(thing: object) -> list[str]:
-    """The names of what an object holds: its slots, or its attributes."""
-    slots = getattr(type(thing), "__slots__", None)
-    return sorted(vars(thing)) if slots is None else list(slots)
+def _fields(thing: Any) -> tuple[str, Iterable[object]]:
+    """The names of what an object holds, joined, and its values: its slots, or its attributes."""
+    if hasattr(type(thing), "__slots__"):
+        names, values_of = _slots(type(thing))  # type: ignore[arg-type]
+        return names, values_of(thing)
+    held = sorted(vars(thing).items())
+    return ",".join(name for name, _ in held), [value for _, value in held]
+
+
+@cache
+def _slots(kind: type[Any]) -> tuple[str, Callable[[object], Iterable[object]]]:
+    names: Sequence[str] = vars(kind)["__slots__"]
+    if len(names) == 1:
+        return names[0], lambda thing: (getattr(thing, names[0]),)
+    return ",".join(names), attrgetter(*names)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from .account import StepSums
 from .delivery import Delivery
@@ -15,11 +15,10 @@ AGGREGATE = "*"
 _PLACES = 6
 
 
-@dataclass(frozen=True, slots=True)
-class PhaseTiming:
+class PhaseTiming(NamedTuple):
     """One phase over an interval. Seconds; ``mean_batch`` is commands per backend execution."""
 
-    count: int
+    count: int  # type: ignore[assignment] # in place of a tuple's own, which nobody calls
     total_s: float
     mean_s: float
     max_s: float
@@ -84,6 +83,9 @@ class Step(NamedTuple):
     @classmethod
     def of(cls, since: float, until: float, sums: StepSums) -> Step:
         return cls(until - since, *sums.to_tuple(), since, until)
+
+
+_STEP_PARTS: Final = Step._fields[1:-2]
 
 
 class LaneNow(NamedTuple):
@@ -154,7 +156,7 @@ class Timing:
             "uptime_s": _rounded(self.uptime_s),
             "phases": {name: self.phases[name].to_json() for name in sorted(self.phases)},
             "waits": {
-                kind: _parts_of(self.phases[f"{kind}.queue_wait"].total_s, wait._asdict())
+                kind: _parts_of(self.phases[f"{kind}.queue_wait"].total_s, WaitTiming._fields, wait)
                 for kind, wait in sorted(self.waits.items())
             },
             "shares": _rounded(dict(sorted(self.shares.items()))),
@@ -198,22 +200,25 @@ class Health:
     """The lanes that work now: one that is in the same operation for long may be stuck."""
     faults: int
     """Events that a fault of the sidecar's own kept from being applied."""
+    started: float | None
+    """Unix seconds at which the newest trainer's process started; None if there was none."""
+    gauges: Mapping[str, float]
+    """Its milestones, in seconds since then."""
 
 
 def _step_json(step: Step) -> dict[str, float]:
-    fields = step._asdict()
-    wall, since, until = (fields.pop(name) for name in ("wall_s", "since", "until"))
-    parts = _parts_of(wall, fields)
-    return {"wall_s": round(wall, _PLACES), **parts, "since": since, "until": until}
+    wall, *parts, since, until = step
+    named = _parts_of(wall, _STEP_PARTS, parts)
+    return {"wall_s": round(wall, _PLACES), **named, "since": since, "until": until}
 
 
-def _parts_of(total: float, parts: dict[str, float]) -> dict[str, float]:
+def _parts_of(total: float, names: Iterable[str], parts: Iterable[float]) -> dict[str, float]:
     """The parts rounded, the largest one so that their sum is the rounded total."""
-    rounded = {name: round(max(0.0, part), _PLACES) for name, part in parts.items()}
-    largest = max(rounded, key=lambda name: rounded[name])
-    others = sum(part for name, part in rounded.items() if name != largest)
-    rounded[largest] = round(round(total, _PLACES) - others, _PLACES)
-    return rounded
+    rounded = [round(part, _PLACES) if part > 0.0 else 0.0 for part in parts]
+    at = rounded.index(max(rounded))
+    rounded[at] = 0.0
+    rounded[at] = round(round(total, _PLACES) - sum(rounded), _PLACES)
+    return dict(zip(names, rounded, strict=True))
 
 
 def _rounded(value: object) -> object:

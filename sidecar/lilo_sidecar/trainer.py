@@ -131,6 +131,8 @@ class Trainer:
             self._ran(span, shares, waited_for)
             if span.name.startswith("capture:"):
                 self._captured(span, request_ids)
+            else:
+                self._count_batch(shares, batch)
         elif span.name.startswith("persist:"):
             self._lanes.learn(span.name.partition(":")[2], span.lane, self._pending.values())
         self.activity.end(span.lane, span.t1)
@@ -163,6 +165,13 @@ class Trainer:
                 share = shares.get(model_id, 0.0)
                 model.ran(span.t0, span.t1, share, waited_for.get(model_id, ""))
                 self.settle(model_id)
+
+    def _count_batch(self, shares: dict[str, float], batch: int) -> None:
+        for model_id in shares:
+            model = self.models.known.get(model_id)
+            if model is not None:
+                model.executions += 1
+                model.batched += batch
 
     def _captured(self, span: wire.Span, request_ids: tuple[str, ...]) -> None:
         for request_id in request_ids:
@@ -206,6 +215,9 @@ class Trainer:
 
     def settle(self, model_id: str, known_until: float | None = None) -> None:
         """Bring a model's account as far as the lanes are known, or are taken to be."""
+        account = self.models.known[model_id].account
+        if account.is_settled:
+            return
 
         def split(start: float, end: float, kind: str) -> QueuedSplit:
             seen = self._lanes.window(model_id, kind, start, end)
@@ -215,7 +227,7 @@ class Trainer:
 
         if known_until is None:
             known_until = self._lanes.gpu.known_until
-        self.models.known[model_id].account.settle(known_until, split)
+        account.settle(known_until, split)
 
     def _record(
         self,

@@ -235,7 +235,7 @@ def test_a_servers_words_are_repeated_short_and_in_one_line(server: TimingServer
 
 def test_a_request_shows_no_key() -> None:
     """Not even in a repr that ends up in somebody's log."""
-    from lilo_timing._fetch import timing_request
+    from lilo_timing._request import timing_request
 
     request = timing_request(
         "m", base_url="http://a", api_key=SECRET, reset=True, timeout=1, transport=None

@@ -200,7 +200,7 @@ def test_a_line_that_stdout_did_not_take_comes_again(
         closed.setattr(sys, "stdout", None)
         report(server)
     report(server)
-    _critical_path._process.reporter.stop(TIMEOUT)
+    _critical_path._process.reporter().stop(TIMEOUT)
     for _ in range(2):
         report(server)
     acks = [request.query.get("ack") for request in server.requests]

@@ -83,7 +83,7 @@ def test_states_that_are_remembered_are_bounded(server: TimingServer, model: Rea
     for _ in range(3 * MAX_STATES):
         critical_path_metrics("m", base_url=server.url, reader="r")
         model.lose_state()
-    (position,) = _critical_path._process.positions._positions.values()
+    (position,) = _critical_path._process.reporter().positions._positions.values()
     assert len(position.received) == MAX_STATES
 
 

@@ -43,7 +43,7 @@ def printed(capsys: pytest.CaptureFixture[str]) -> list[dict[str, Any]]:
 def counts() -> dict[str, int]:
     """The statistics that are not 0."""
     statistics = reporting_statistics()
-    values = {name: getattr(statistics, name) for name in statistics.__slots__}
+    values = statistics._asdict()
     return {name: value for name, value in values.items() if value}
 
 
@@ -346,7 +346,7 @@ def test_an_answer_that_comes_while_the_process_ends_is_not_written(
     server.hold()
     log_critical_path("m", base_url=server.url)
     server.wait_for(1)
-    _critical_path._process.reporter.stop(TIMEOUT)
+    _critical_path._process.reporter().stop(TIMEOUT)
     server.release()
     assert flush_critical_path(TIMEOUT)
     assert printed(capsys) == []

@@ -107,7 +107,7 @@ def test_flush_does_not_wait_for_later_jobs() -> None:
     flushing = threading.Thread(target=lambda: flushed.append(worker.flush(TIMEOUT)))
     flushing.start()
     assert first.running.wait(TIMEOUT)
-    while not worker._changed._waiters:  # type: ignore[attr-defined]
+    while not worker._finishing._waiters:  # type: ignore[attr-defined]
         flushing.join(0.001)  # it waits before the second is there
     worker.submit(second.job)
     first.go.set()
@@ -135,10 +135,12 @@ def test_the_thread_outlives_any_job(caplog: pytest.LogCaptureFixture) -> None:
     def exit_() -> None:
         raise SystemExit
 
-    job = Job("a", exit_)
+    job = Job("a", exit_, awaited=True)
     worker.submit(job)
+    assert job.done is not None
     assert job.done.wait(TIMEOUT)
-    after = Job("a", nothing)
+    after = Job("a", nothing, awaited=True)
     assert worker.submit(after) is Admission.ACCEPTED
+    assert after.done is not None
     assert after.done.wait(TIMEOUT)
     assert "not foreseen" in caplog.text

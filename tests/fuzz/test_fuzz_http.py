@@ -21,7 +21,7 @@ from support.soak import rounds
 EXAMPLES = rounds(150, soak=20_000)
 MAX_GROWTH = 16 * 1024 * 1024
 """Bytes of resident memory over all examples; the readers of a few models are a few kilobytes."""
-OPERATIONS = ("/api/v1/timing", "/healthz", "/openapi.json")
+OPERATIONS = ("/api/v1/timing", "/metrics", "/healthz", "/openapi.json")
 
 
 @pytest.fixture(scope="module")

@@ -2,66 +2,19 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Awaitable, Callable
 from typing import Any
 
 import httpx
 import jsonschema
 import pytest
-import trio
 
 from lilo_engine_hook import wire
 from lilo_sidecar.answers import BadRequestError
-from lilo_sidecar.api import Api
-from lilo_sidecar.critical_path import CriticalPath
-from lilo_sidecar.ingest import Ingest
 from lilo_sidecar.openapi import document
-from lilo_sidecar.output import LineWriter
 from lilo_sidecar.query import parse_timing_query
-from lilo_sidecar.recorder import Recorder
-from lilo_sidecar.reporter import Reporter
 from lilo_sidecar.timing import Timing
 from support.feed import Feed, begin, finish, hello, span
-
-
-class Site:
-    """The interface over a core, without a daemon."""
-
-    def __init__(self) -> None:
-        self.now = 100.0
-        self.core = CriticalPath()
-        recorder = Recorder(self.core, None, self.clock)
-        ingest = Ingest(recorder, lambda timing: None)
-        lines = LineWriter(os.open(os.devnull, os.O_WRONLY))
-        self.reporter = Reporter(recorder, lines)
-        self.app = Api(recorder, ingest, self.reporter, self.clock).app(token=None)
-        lines.close(10)
-
-    def clock(self) -> float:
-        return self.now
-
-    def visit(self, act: Callable[[httpx.AsyncClient], Awaitable[None]]) -> None:
-        """Run ``act`` with a client."""
-
-        async def main() -> None:
-            transport = httpx.ASGITransport(self.app, raise_app_exceptions=False)
-            async with httpx.AsyncClient(
-                transport=transport, base_url="http://127.0.0.1:9411"
-            ) as client:
-                await act(client)
-
-        trio.run(main)
-
-    def get(self, path: str, method: str = "GET") -> httpx.Response:
-        """One request."""
-        answers: list[httpx.Response] = []
-
-        async def act(client: httpx.AsyncClient) -> None:
-            answers.append(await client.request(method, path))
-
-        self.visit(act)
-        return answers[0]
+from support.site import Site
 
 
 @pytest.fixture
@@ -158,6 +111,14 @@ def test_health_shows_what_the_lane_is_in(site: Site) -> None:
     busy(site)
     lanes = check("Health", site.get("/healthz"))["lanes"]
     assert lanes == {"gpu": {"operation": "forward_backward", "for_s": 90.0}}
+
+
+def test_counts_of_any_size_are_answered(site: Site) -> None:
+    """A hostile producer's claims add up to more than 64 bits hold, and are shown as they are."""
+    for number in range(3):
+        Feed(site.core, hello(f"boot-{number}"))(dropped=2**63 - 1)
+    answer = check("Timing", site.get("/api/v1/timing"))
+    assert answer["delivery"]["dropped"] == 3 * (2**63 - 1)
 
 
 @pytest.mark.parametrize(
@@ -271,7 +232,7 @@ def test_document_is_served_and_consistent(site: Site) -> None:
     served = site.get("/openapi.json").json()
     assert served == document(served["info"]["version"])
     assert served["openapi"] == "3.1.0"
-    assert set(served["paths"]) == {"/api/v1/timing", "/healthz", "/openapi.json"}
+    assert set(served["paths"]) == {"/api/v1/timing", "/metrics", "/healthz", "/openapi.json"}
 
     def references(value: object) -> list[str]:
         if isinstance(value, dict):

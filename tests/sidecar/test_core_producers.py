@@ -260,7 +260,7 @@ def test_health_tells_who_is_there() -> None:
     assert core.health(9.0).last_heard == 6.5
     assert core.health(9.0).producers == 1
     core.disconnect(feed.who.boot_id, 8.0)
-    assert core.health(9.0) == Health(False, 8.0, 0, {}, faults=0)
+    assert core.health(9.0) == Health(False, 8.0, 0, {}, faults=0, started=0.0, gauges={})
 
 
 def test_answer_before_any_trainer() -> None:

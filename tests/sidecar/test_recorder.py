@@ -16,7 +16,7 @@ from lilo_sidecar.critical_path import CriticalPath
 from lilo_sidecar.query import TimingQuery
 from lilo_sidecar.recorder import TEND_INTERVAL, JournalStatus, Recorder
 from lilo_sidecar.state_directory import StateDirectory
-from support.feed import hello, span
+from support.feed import begin, hello, span
 from support.journaled import Client, Clock, open_recorder
 from support.unreachable import full_disk as no_room
 
@@ -228,11 +228,19 @@ def test_only_questions_that_change_the_state_are_recorded(tmp_path: Path, engin
     engine.send(recorder, span(["m"], 0, 1))
     (journal,) = (tmp_path / "state").glob("journal-*")
     before = journal.stat().st_size
-    for query in (TimingQuery(), TimingQuery("*"), TimingQuery("unknown", True, "loop")):
+    looks = (TimingQuery(), TimingQuery("*"), TimingQuery("m"))
+    for query in (*looks, TimingQuery("unknown", True, "loop")):
         recorder.timing(query)
     assert journal.stat().st_size == before
+    engine.send(recorder, begin("m", 1, 2.0))  # which waits for somebody to look
+    sent = journal.stat().st_size
     recorder.timing(TimingQuery("m"))
-    assert journal.stat().st_size > before
+    asked = journal.stat().st_size
+    assert asked > sent
+    recorder.timing(TimingQuery("m"))
+    assert journal.stat().st_size == asked
+    recorder.timing(TimingQuery("m", True))
+    assert journal.stat().st_size > asked
 
 
 def test_file_that_fails_is_let_go_of(tmp_path: Path, engine: Client) -> None:

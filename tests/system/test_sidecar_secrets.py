@@ -240,7 +240,7 @@ def test_whoever_is_refused_is_hung_up_on(guarded: SidecarProcess) -> None:
 def test_token_is_nowhere_to_be_seen(guarded: SidecarProcess) -> None:
     """Not in what tells of the sidecar, nor in what the system shows of its process."""
     assert guarded.timing()["model_id"] == "*"
-    for path in ("/healthz", "/openapi.json", "/api/v1/timing"):
+    for path in ("/healthz", "/openapi.json", "/api/v1/timing", "/metrics"):
         assert TOKEN not in guarded.http.get(path).text
     process = Path(f"/proc/{guarded.process.pid}")
     for part in ("cmdline", "environ"):

@@ -1,0 +1,81 @@
+"""`/metrics`: the figures for a Prometheus server, in the format that it asks for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import NamedTuple, TypeAlias
+
+import trio
+from prometheus_client import ProcessCollector
+from prometheus_client.core import Metric
+from prometheus_client.exposition import choose_encoder
+from prometheus_client.registry import Collector
+from starlette.requests import Request
+from starlette.responses import Response
+
+from .answers import NEVER_STORED
+from .lanes import GPU, MAX_LANES
+from .metric_families import Moment, families
+
+Encoder: TypeAlias = Callable[[Collector], bytes]
+
+
+class Metrics:
+    """Answers scrapes. All figures of an answer are of one moment.
+
+    The moment is taken on the daemon's one thread, and written down on another, one answer at a
+    time: with the most models and phases that takes longer than producers should wait.
+    """
+
+    def __init__(self, look: Callable[[], Moment]) -> None:
+        """``look`` takes the moment; what it returns is nobody else's."""
+        self._look = look
+        self._process = ProcessCollector(registry=None)
+        """Of the sidecar: its memory, processor time, descriptors and start."""
+        self._lanes = LanesSeen()
+        self._one_at_a_time = trio.CapacityLimiter(1)
+
+    async def answer(self, request: Request) -> Response:
+        """A GET of `/metrics`, whatever its query and headers."""
+        encode, content_type = encoder(request.headers.get("accept", ""))
+        moment = self._look()
+        lanes = self._lanes.with_those_of(moment.health.lanes)
+
+        def written() -> bytes:
+            return encode(_Collected([*families(moment, lanes), *self._process.collect()]))
+
+        text = await trio.to_thread.run_sync(written, limiter=self._one_at_a_time)
+        return Response(text, headers={**NEVER_STORED, "Content-Type": content_type})
+
+
+class LanesSeen:
+    """The lanes that were seen to work since the sidecar started, so that one is also told of
+    while it is idle. MAX_LANES at most, as a trainer has."""
+
+    def __init__(self) -> None:
+        self._names = {GPU: None}
+
+    def with_those_of(self, working: Iterable[str]) -> tuple[str, ...]:
+        """All there are by now, these included."""
+        for name in working:
+            if len(self._names) < MAX_LANES:
+                self._names[name] = None
+        return tuple(self._names)
+
+
+def encoder(accept: str) -> tuple[Encoder, str]:
+    """Who writes what an Accept header asks for, and its content type; the text format where it
+    asks for nothing that is spoken here."""
+    try:
+        return choose_encoder(accept)
+    except TypeError:  # a version that is no number
+        return choose_encoder("")
+
+
+class _Collected(NamedTuple):
+    """Metrics as encoders want them."""
+
+    metrics: Iterable[Metric]
+
+    def collect(self) -> Iterable[Metric]:
+        return self.metrics

@@ -1,0 +1,83 @@
+"""Everything since the beginning, whoever read what: for those who watch and take nothing.
+
+Figures that only grow as long as a model is known, and for all models together as long as there
+is this state. Nothing here changes the core, and so an account is as far as it was last settled.
+
+No rounding makes a sum fall: Unix times of this century are multiples of 2**-22 seconds as floats,
+and so are their differences and sums, exactly, for the first 2**31 seconds of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from .account import StepSums
+from .delivery import Delivery
+from .former import Former
+from .model import Model
+from .models import Shared
+from .series import Phases, merged
+from .trainer import Trainer
+
+
+class ModelTotals(NamedTuple):
+    """One model, since it was first heard of."""
+
+    model_id: str
+    since: float
+    """Unix seconds of the event that it was first heard of by."""
+    until: float
+    """Unix seconds up to which its account is settled."""
+    sums: StepSums
+    """Where its time went; the parts add up to ``until - since``."""
+    queued: int
+    """Commands that no lane has taken up; its registration is one while it waits."""
+    running: int
+    """Commands that one has, and that are not finished."""
+    executions: int
+    """Batches that ran with it in them, captures left out."""
+    commands: int
+    """Commands in these batches, of all models."""
+
+
+class Totals(NamedTuple):
+    """All models and all trainers, those that were replaced included."""
+
+    models: list[ModelTotals]
+    """Those that are known now."""
+    steps: StepSums
+    """Where the time of all models went, those that are gone included."""
+    phases: Phases
+    """New series, which grow no more."""
+    delivery: Delivery
+
+
+def totals_of(trainers: Iterable[Trainer], former: Former, shared: Shared) -> Totals:
+    """Add them up. A model that several trainers name is the one's whose engine told of it."""
+    here = list(trainers)
+    models: dict[str, ModelTotals] = {}
+    for trainer in here:
+        for model_id, model in trainer.models.known.items():
+            if model_id not in models or trainer.models.accounts_for(model_id):
+                models[model_id] = _of(model_id, model)
+    delivery = former.delivery.plus(shared.unowned.snapshot())
+    for trainer in here:
+        delivery = delivery.plus(trainer.delivery.snapshot())
+    lifetimes = [trainer.records.aggregate.lifetime() for trainer in here]
+    steps = StepSums(*shared.steps.to_tuple())
+    phases = merged([{}, former.phases, *lifetimes])  # of one alone it would be that one
+    return Totals(list(models.values()), steps, phases, delivery)
+
+
+def _of(model_id: str, model: Model) -> ModelTotals:
+    return ModelTotals(
+        model_id,
+        model.ledger.since,
+        model.account.until,
+        model.account.total(),
+        len(model.queued),
+        len(model.started),
+        model.executions,
+        model.batched,
+    )
