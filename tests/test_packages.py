@@ -35,9 +35,15 @@ def outside(modules: set[str]) -> set[str]:
     return {name for name in modules - sys.stdlib_module_names if "cython" not in name}
 
 
-def test_hook_loads_msgpack_and_the_standard_library_only() -> None:
+@pytest.mark.parametrize("module", ["lilo_engine_hook", "lilo_engine_hook.loop"])
+def test_hook_loads_msgpack_and_the_standard_library_only(module: str) -> None:
     """In the trainer's process the hook brings nothing else along."""
-    assert outside(loaded_by("import lilo_engine_hook")) == {"lilo_engine_hook", "msgpack"}
+    assert outside(loaded_by(f"import {module}")) == {"lilo_engine_hook", "msgpack"}
+
+
+def test_hook_leaves_out_what_only_its_adapters_need() -> None:
+    """Whoever has an engine does not pay for the decorators of a hand-written loop."""
+    assert "inspect" not in loaded_by("import lilo_engine_hook")
 
 
 def test_client_loads_no_framework() -> None:

@@ -109,7 +109,7 @@ class EventQueue:
             _log.warning(
                 "an observer call was rejected: %s; "
                 "further ones are only counted (delivery.rejected in the timing answer)",
-                _text(self._reason),
+                text_of(self._reason),
             )
             self._reason = None
 
@@ -134,13 +134,13 @@ class EventQueue:
                 _log.warning(
                     "weighing a payload failed: %s; such commands weigh one and are counted "
                     "(delivery.unweighed in the timing answer)",
-                    _text(error),
+                    text_of(error),
                 )
             self.unweighed += 1
             return None
 
 
-def _text(reason: object) -> str:
+def text_of(reason: object) -> str:
     """What to log of it, whatever it is."""
     try:
         return str(reason)[:300]

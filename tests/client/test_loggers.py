@@ -17,9 +17,8 @@ from torch.utils.tensorboard import SummaryWriter
 from lilo_engine_hook import wire
 from support.producer import Producer
 from support.sidecar import start_sidecar
-from support.snippets import snippets
+from support.snippets import snippet
 
-TENSORBOARD, MLFLOW = snippets("CHARTS.md", "python")
 WORK = (2, 1, 3)
 """Executions in each step."""
 
@@ -27,9 +26,9 @@ Metrics = dict[str, float]
 
 
 def logged(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, snippet: str, **names: Any
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, logger: str, **names: Any
 ) -> list[Metrics]:
-    """Run the snippet after each step of a model's work; the metrics that it took."""
+    """Run what the page says of a logger after each step of a model; the metrics that it took."""
     taken = []
     with start_sidecar(tmp_path) as sidecar, Producer(sidecar.socket) as producer:
         monkeypatch.setenv("TINKER_BASE_URL", sidecar.url)
@@ -39,7 +38,7 @@ def logged(
             for _ in range(executions):
                 producer.work(seconds=0.125)
             scope: dict[str, Any] = {"model_id": "m", "step": step, **names}
-            exec(snippet, scope)
+            exec(snippet("CHARTS.md", logger), scope)
             taken.append(scope["metrics"])
     return taken
 
@@ -62,7 +61,7 @@ def test_tensorboard_takes_the_metrics_as_they_are(
     """Each one is a scalar of its name at the loop's step, in the 32 bits that TensorBoard has."""
     directory = str(tmp_path / "events")
     with SummaryWriter(directory) as writer:
-        taken = logged(tmp_path, monkeypatch, TENSORBOARD, writer=writer)
+        taken = logged(tmp_path, monkeypatch, "TensorBoard", writer=writer)
     events = EventAccumulator(directory)
     events.Reload()
 
@@ -84,7 +83,7 @@ def test_mlflow_takes_the_metrics_as_they_are(
     monkeypatch.setenv("MLFLOW_DISABLE_TELEMETRY", "true")
     mlflow.set_tracking_uri(f"file://{tmp_path}/mlruns")
     with mlflow.start_run() as run:
-        taken = logged(tmp_path, monkeypatch, MLFLOW)
+        taken = logged(tmp_path, monkeypatch, "MLflow")
     client = MlflowClient()
 
     def read(name: str) -> list[tuple[int, float]]:

@@ -20,6 +20,7 @@ from lilo_local.tenant.client import OperationFailedError, TrainingClient
 from support.accumulator import FILE_VARIABLE, assert_agree, read_all
 from support.local_engine import data
 from support.marked_processes import MARK, assert_all_end, marked
+from support.otlp_receiver import OtlpReceiver, otlp_receiver
 
 OBSERVER = ("--observer", "support.accumulator:from_environment")
 
@@ -42,7 +43,16 @@ def here() -> Iterator[Path]:
 
 
 @pytest.fixture(scope="module")
-def deployment(here: Path) -> Iterator[Deployment]:
+def traces(here: Path) -> Iterator[OtlpReceiver]:
+    """What the environment of the deployment says to export to."""
+    with otlp_receiver() as receiver, pytest.MonkeyPatch.context() as patch:
+        patch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", receiver.endpoint)
+        patch.setenv("OTEL_BSP_SCHEDULE_DELAY", "50")  # milliseconds; 5,000 by default
+        yield receiver
+
+
+@pytest.fixture(scope="module")
+def deployment(here: Path, traces: OtlpReceiver) -> Iterator[Deployment]:
     """Two trainers and a control plane."""
     with Deployment(
         trainers=2, tenants=["alice", "bob"], inbox=Inbox(), trainer_options=OBSERVER
@@ -263,6 +273,26 @@ def test_figures_agree_with_an_accumulator_in_the_trainer(
     accumulated = read_all(here)[tenant.client.model_id]
     assert len(accumulated) == 14
     assert_agree(phases, accumulated)
+
+
+def test_the_environment_turns_traces_on(deployment: Deployment, traces: OtlpReceiver) -> None:
+    """Beside the timing observer and the other one: a trace of every command, and every batch
+    linked to its commands."""
+    tenant = Tenant(deployment, "bob")
+    model_id = tenant.client.create_model()
+    tenant.step()
+    tenant.client.unload()
+    tenant.close()
+    ids = {f"{model_id}:{seq}" for seq in (1, 2)}
+    traces.wait_for(lambda: ids <= set(traces.commands()))
+    commands = traces.commands()
+    for request_id in ids:
+        command = commands[request_id]
+        assert command.service == "lilo-trainer"
+        (batch,) = [span for span in traces.spans if command.span_id in span.links]
+        assert batch.name == command.name
+        assert batch.attributes["lilo.lane"] == "gpu"
+        assert command.start <= batch.start <= batch.end <= command.end
 
 
 def test_what_cannot_start_says_why_and_leaves_nothing(here: Path, deployment: Deployment) -> None:

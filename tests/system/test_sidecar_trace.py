@@ -15,7 +15,7 @@ from support.faults import assert_all_applied, load, progressed
 from support.load import KIND
 from support.operations import Operation
 from support.sidecar import COMMAND, TIMEOUT, SidecarProcess, start_sidecar, wait_until
-from support.snippets import snippets
+from support.snippets import commands
 from support.traces import Trace
 
 
@@ -65,9 +65,7 @@ def test_commands_of_the_page_do_what_it_says(tmp_path: Path) -> None:
             "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]),
             "LILO_TIMING_SOCKET": str(sidecar.socket),
         }
-        commands = [line for block in snippets("TRACE.md", "sh") for line in block.splitlines()]
-        assert len(commands) >= 2
-        for command in commands:
+        for command in commands("TRACE.md"):
             subprocess.run(command, shell=True, check=True, cwd=tmp_path, env=environment)
     whole = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
     assert {each.track for each in Trace(whole).slices} == {"gpu", "my-model", "another"}

@@ -9,10 +9,13 @@ from __future__ import annotations
 import argparse
 import importlib
 import logging
+import os
 from pathlib import Path
 from typing import Any, Final
 
 import trio
+
+from lilo_engine_hook import Observers
 
 from ..engine import Engine
 from ..engine.engine import TOKEN_BUDGET
@@ -27,7 +30,7 @@ DRAIN_TIMEOUT: Final = 5.0
 async def serve(args: argparse.Namespace) -> None:
     """Run until told to stop."""
     token = args.token_file.read_text("ascii").strip()
-    observer = None if args.observer is None else _make(args.observer)
+    observer = Observers(_make(args.observer), _otlp())
     stop = trio.Event()
     starting = trio.CancelScope()
     async with trio.open_nursery() as outer:
@@ -69,8 +72,19 @@ async def _cancel_at(event: trio.Event, scope: trio.CancelScope) -> None:
     scope.cancel()
 
 
-def _make(factory: str) -> Any:
+def _otlp() -> Any:
+    """Exports traces, too, where the environment says whom to."""
+    if not os.environ.get("OTEL_EXPORTER_OTLP_ENDPOINT"):
+        return None
+    from lilo_engine_hook.otlp import OtlpObserver  # loads the OpenTelemetry SDK
+
+    return OtlpObserver()
+
+
+def _make(factory: str | None) -> Any:
     """What ``module:name`` makes when it is called."""
+    if factory is None:
+        return None
     module, _, name = factory.partition(":")
     return getattr(importlib.import_module(module), name)()
 

@@ -1,0 +1,164 @@
+"""A process that trains tiny models with Hugging Face's Trainer and the timing callback:
+``python -m support.huggingface_training DIRECTORY``, with LILO_TIMING_SOCKET in the environment.
+
+Prints what it measured of itself as one JSON line, for models ``my-model`` (the documents' own
+snippet), ``stopped`` (in the middle of gradient accumulation), ``raised`` (by a step of its first
+training, and trained again) and ``broken`` (whose observer raises).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import json
+import sys
+import time
+from collections import Counter, defaultdict
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+import transformers
+from torch.utils.data import Dataset
+from transformers import (
+    LlamaConfig,
+    LlamaForCausalLM,
+    Trainer,
+    TrainerCallback,
+    TrainingArguments,
+)
+
+from lilo_engine_hook import Observers
+from lilo_engine_hook.huggingface import TimingCallback
+from support.snippets import snippet
+
+STEPS = 3
+MICRO_BATCHES = 2
+
+seconds: dict[str, float] = defaultdict(float)
+"""Of the trainer's own methods, by name."""
+
+
+def measured(method: Callable[..., Any]) -> Callable[..., Any]:
+    """The method, which adds up what it takes."""
+
+    @functools.wraps(method)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        began = time.perf_counter()
+        try:
+            return method(*args, **kwargs)
+        finally:
+            seconds[method.__name__] += time.perf_counter() - began
+
+    return call
+
+
+class Tokens(Dataset[dict[str, torch.Tensor]]):
+    """The same eight tokens again and again."""
+
+    def __len__(self) -> int:
+        return 64
+
+    def __getitem__(self, _: int) -> dict[str, torch.Tensor]:
+        tokens = torch.arange(8)
+        return {"input_ids": tokens, "labels": tokens}
+
+
+class StopAtSubstep(TrainerCallback):  # type: ignore[misc]
+    """Ends the training between two micro-batches of its second step."""
+
+    def on_substep_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> Any:
+        control.should_training_stop = state.global_step == 1
+        return control
+
+
+class RaiseOnce(TrainerCallback):  # type: ignore[misc]
+    """As an error in the first step's optimizer would."""
+
+    raised = False
+
+    def on_pre_optimizer_step(self, *args: Any, **kwargs: Any) -> None:
+        if not self.raised:
+            self.raised = True
+            raise RuntimeError("out of memory")
+
+
+class Counting:
+    """An observer that counts its calls by method."""
+
+    def __init__(self) -> None:
+        self.calls: Counter[str] = Counter()
+
+    def __getattr__(self, method: str) -> Any:
+        return lambda *args, **attrs: self.calls.update([method])
+
+
+class Broken:
+    """An observer that raises from every method."""
+
+    def __getattr__(self, method: str) -> Any:
+        raise RuntimeError(f"{method} is broken")
+
+
+def tiny_model() -> Any:
+    shape = {"hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 1}
+    heads = {"num_attention_heads": 2, "num_key_value_heads": 2}
+    return LlamaForCausalLM(LlamaConfig(vocab_size=32, **shape, **heads))
+
+
+def main() -> None:
+    torch.set_num_threads(1)
+    directory = Path(sys.argv[1])
+    transformers.logging.set_verbosity_error()
+    options: dict[str, Any] = {
+        "use_cpu": True,
+        "report_to": [],
+        "disable_tqdm": True,
+        "per_device_train_batch_size": 2,
+        "gradient_accumulation_steps": MICRO_BATCHES,
+        "max_steps": STEPS,
+    }
+    arguments = TrainingArguments(
+        str(directory / "my-model"), **options, save_steps=2, eval_strategy="steps", eval_steps=3,
+        logging_steps=1,
+    )  # fmt: skip
+    for name in ("training_step", "_save_checkpoint", "evaluation_loop"):
+        setattr(Trainer, name, measured(getattr(Trainer, name)))
+    shown = {"model": tiny_model(), "arguments": arguments, "dataset": Tokens()}
+    began = time.time()
+    exec(compile(snippet("OBSERVER.md", "Hugging Face's Trainer"), "OBSERVER.md", "exec"), shown)
+    seconds["wall"] = time.time() - began
+    of_the_first = dict(seconds)
+
+    callbacks = shown["trainer"].callback_handler.callbacks
+    (first,) = [callback for callback in callbacks if isinstance(callback, TimingCallback)]
+
+    def train(name: str, *others: Any, observer: Any = first.observer) -> Any:
+        arguments = TrainingArguments(str(directory / name), **options, save_strategy="no")
+        callbacks = [TimingCallback(name, observer), *others]
+        trainer = Trainer(tiny_model(), arguments, train_dataset=Tokens(), callbacks=callbacks)
+        with contextlib.suppress(RuntimeError):
+            trainer.train()
+        return trainer
+
+    train("stopped", StopAtSubstep())
+    counting = Counting()
+    train("raised", RaiseOnce(), observer=Observers(first.observer, counting)).train()
+    broken = train("broken", observer=Broken()).state.global_step
+    first.close()
+    print(
+        json.dumps(
+            {
+                "measured": of_the_first,
+                "steps": STEPS,
+                "micro_batches": MICRO_BATCHES,
+                "raised_calls": counting.calls,
+                "broken_steps": broken,
+            }
+        )
+    )
+
+
+if __name__ == "__main__":
+    main()
