@@ -13,7 +13,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 SETUP := $(READY)
 
-.PHONY: demo test soak bench lint format lock clean
+.PHONY: demo test soak bench pictures lint format lock clean
 
 demo: $(SETUP)
 	@$(BIN)/python -m lilo_local.demo $(ARGS)
@@ -29,6 +29,10 @@ soak: $(SETUP)
 # With ARGS=--publish the table and the plots of docs/PERFORMANCE.md are written anew.
 bench: $(SETUP)
 	@PYTHONPATH=tests $(BIN)/python -m bench $(ARGS)
+
+# The pictures in docs/ anew, each from something real; ARGS names one.
+pictures: $(SETUP)
+	@PYTHONPATH=tests $(BIN)/python -m pictures $(ARGS)
 
 lint: $(SETUP)
 	@$(BIN)/ruff check .

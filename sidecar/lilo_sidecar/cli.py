@@ -19,11 +19,14 @@ from .output import LineWriter, keep_standard_descriptors, log_to
 if TYPE_CHECKING:
     from .options import RunOptions, ServeOptions
     from .options_asking import AskOptions
+    from .options_trace import TraceOptions
 
 USAGE_ERROR: Final = 2
 """Exit status when the sidecar cannot start as it was asked to."""
 _CLOSE_TIMEOUT: Final = 0.5
 """Seconds at the end for each of stdout and stderr to take what is left."""
+_PATIENCE: Final = 10
+"""By how much `trace` gives way: it works for seconds on a machine on which somebody trains."""
 _EXTRA: Final = ("trio", "hypercorn", "orjson", "prometheus_client", "starlette")
 
 
@@ -39,11 +42,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     keep_standard_descriptors()
     from .options import parse
     from .options_asking import AskOptions
+    from .options_trace import TraceOptions
 
     try:
         options = parse(sys.argv[1:] if arguments is None else arguments)
         if isinstance(options, AskOptions):
             return _ask(options)
+        if isinstance(options, TraceOptions):
+            return _trace(options)
     except StartError as error:
         return _refuse(str(error))
     import trio
@@ -92,6 +98,13 @@ def _ask(options: AskOptions) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # nothing more is said of it at the exit
         return USAGE_ERROR
     return status
+
+
+def _trace(options: TraceOptions) -> int:
+    from .trace import export
+
+    os.nice(_PATIENCE)
+    return export(options)
 
 
 def _refuse(reason: str) -> int:

@@ -21,6 +21,7 @@ from .addresses import host_and_port
 from .errors import StartError
 from .listening import check_socket_path
 from .options_asking import ASKING_VERBS, AskOptions, add_asking_verbs, asking_options
+from .options_trace import TraceOptions, add_trace, trace_options
 from .reporter import REPORT_INTERVAL
 
 MIN_REPORT_INTERVAL: Final = 0.1
@@ -70,7 +71,9 @@ class RunOptions:
     socket, and so nobody will find it again."""
 
 
-def parse(arguments: Sequence[str]) -> ServeOptions | RunOptions | AskOptions:
+def parse(
+    arguments: Sequence[str],
+) -> ServeOptions | RunOptions | AskOptions | TraceOptions:
     """Read the command line. Exits with status 2 and a line on stderr where it is no valid one;
     raises `StartError` for options that are valid by themselves and cannot work."""
     # What follows the first -- is the command's own and never looked at here.
@@ -86,12 +89,15 @@ def parse(arguments: Sequence[str]) -> ServeOptions | RunOptions | AskOptions:
         parser.error(f"run needs the command that it is to run: {_RUN_USAGE}")
     if given.verb in ASKING_VERBS:
         return asking_options(given)
-    family, address = _resolve(*given.http)
     passed = passed_socket(os.environ) if given.verb == "serve" else None
     if passed is not None:
         path = _agreed(passed, given.socket)
     else:
         path = (given.socket or _named_socket() or _default_socket(given.verb)).absolute()
+    state_dir = (given.state_dir or path.with_suffix(".state")).absolute()
+    if given.verb == "trace":
+        return trace_options(given, state_dir)
+    family, address = _resolve(*given.http)
     options = ServeOptions(
         socket=path,
         family=family,
@@ -99,7 +105,7 @@ def parse(arguments: Sequence[str]) -> ServeOptions | RunOptions | AskOptions:
         report_interval=given.report_interval,
         token_file=given.token_file,
         stop_at_eof=given.verb == "serve" and given.stop_at_eof,
-        state_dir=(given.state_dir or path.with_suffix(".state")).absolute(),
+        state_dir=state_dir,
         allowed_uids=frozenset(given.allow_uid),
         passed=passed,
     )
@@ -122,7 +128,9 @@ class _Parser(argparse.ArgumentParser):
 def _parser() -> argparse.ArgumentParser:
     parser = _Parser("lilo-sidecar", description=_DESCRIPTION, allow_abbrev=False)
     parser.add_argument("--version", action="version", version=_version())
-    verbs = parser.add_subparsers(dest="verb", metavar="serve | run | check | top", required=True)
+    verbs = parser.add_subparsers(
+        dest="verb", metavar="serve | run | check | top | trace", required=True
+    )
     serve = verbs.add_parser("serve", help="run the sidecar", allow_abbrev=False)
     run = verbs.add_parser(
         "run", help="run a command beside a sidecar", usage=_RUN_USAGE, allow_abbrev=False
@@ -176,6 +184,7 @@ def _parser() -> argparse.ArgumentParser:
         )
     serve.add_argument("--stop-at-eof", action="store_true", help="stop when stdin ends")
     add_asking_verbs(verbs)
+    add_trace(verbs)
     return parser
 
 

@@ -1,7 +1,8 @@
 """Where the state is kept: snapshots, and the journals that go on from them.
 
-Generation N is ``snapshot-N`` and ``journal-N``, which goes on from it; ``journal-N-1`` is kept
-for whoever wants to look back. A snapshot whose journal is missing or empty is of the past: the
+Generation N is ``snapshot-N`` and ``journal-N``, which goes on from it. The journals of earlier
+generations are kept for whoever wants to look back, as many as MAX_LOOK_BACK and the room allow;
+nobody goes on from them. A snapshot whose journal is missing or empty is of the past: the
 sidecar went on from it without writing down how. All that stays under MAX_BYTES at every moment:
 before something is added, something goes.
 """
@@ -36,6 +37,11 @@ MAX_BYTES: Final = 32 * 1024 * 1024
 """Of all files together."""
 MAX_TAIL: Final = 3 * 1024 * 1024
 """Bytes of a journal, but for its last record."""
+MAX_LOOK_BACK: Final = 8 * 1024 * 1024
+"""Bytes of the journals of earlier generations: about ten minutes of a trainer that reports 150
+events a second. They are not worth all the room there is: the directory may be in memory."""
+MAX_JOURNALS_BACK: Final = 32
+"""And how many of them: a sidecar that is started again and again leaves small ones."""
 _MAX_JOURNAL: Final = MAX_TAIL + MAX_RECORD + 4096
 _MAX_FILE: Final = max(MAX_SNAPSHOT, _MAX_JOURNAL) + 4096
 _LOCK: Final = "lock"
@@ -167,21 +173,26 @@ class StateDirectory:
         return self._path / f"{kind}-{self._number}"
 
     def _make_room(self, found: list[Entry], wanted: int) -> None:
-        """Let go of what is older than the present generation, and of what was set aside where
-        it would be too much."""
+        """Let go of what nobody needs; and, the oldest first, of what was set aside or is kept
+        for looking back, where it would be too much."""
         kept = []
-        for entry in found:
+        back = 0
+        for entry in reversed(found):
             if not entry.regular:
                 continue
-            if entry.suffix == ASIDE or (entry.number, entry.suffix) == (self._number, ""):
+            present = not entry.suffix and entry.number == self._number
+            journal = entry.kind == "journal" and not entry.suffix and entry.number <= self._number
+            if journal:  # the present one, too: it is of an earlier generation soon
+                back += max(entry.size, MAX_LOOK_BACK // MAX_JOURNALS_BACK)
+            if present or entry.suffix == ASIDE or (journal and back <= MAX_LOOK_BACK):
                 kept.append(entry)
             else:
                 remove_file(entry.path)
         size = sum(entry.size for entry in kept) + wanted + _MAX_JOURNAL
-        for entry in kept:
+        for entry in reversed(kept):
             if size <= MAX_BYTES:
                 return
-            if entry.suffix == ASIDE:
+            if entry.suffix == ASIDE or entry.number < self._number:
                 remove_file(entry.path)
                 size -= entry.size
 

@@ -17,7 +17,7 @@ def draw(curve: dict[str, Any]) -> str:
     lines = curve["lines"]
     xs = sorted({point[0] for line in lines for point in line["points"]})
     ys = [point[1] for line in lines for point in line["points"]]
-    y_ticks = _powers(ys) if curve["logarithmic"] else _steps(max(ys))
+    y_ticks = _powers(ys) if curve["logarithmic"] else ticks(max(ys))
     svg = ET.Element(
         "svg",
         {"xmlns": "http://www.w3.org/2000/svg", "viewBox": f"0 0 {_WIDTH} {_HEIGHT}"},
@@ -26,7 +26,7 @@ def draw(curve: dict[str, Any]) -> str:
     svg.set("font-size", "12")
     ET.SubElement(svg, "title").text = curve["title"]
     ET.SubElement(svg, "rect", {"width": "100%", "height": "100%", "fill": "white"})
-    _text(svg, 12, 20, curve["title"], weight="600")
+    text(svg, 12, 20, curve["title"], weight="600")
 
     def x_at(x: float) -> float:
         # By rank: the points are powers of two or so, and all of them matter alike.
@@ -44,18 +44,18 @@ def draw(curve: dict[str, Any]) -> str:
         at = f"{y_at(tick):.1f}"
         ends = {"x1": str(_LEFT), "x2": str(_WIDTH - _RIGHT), "y1": at, "y2": at}
         ET.SubElement(svg, "line", {**ends, "stroke": "#e4e4e7"})
-        _text(svg, _LEFT - 6, y_at(tick) + 4, f"{tick:g}", anchor="end")
+        text(svg, _LEFT - 6, y_at(tick) + 4, f"{tick:g}", anchor="end")
     for x in xs:
-        _text(svg, x_at(x), _HEIGHT - _BOTTOM + 18, f"{x:,g}", anchor="middle")
-    _text(svg, (_LEFT + _WIDTH - _RIGHT) / 2, _HEIGHT - 8, curve["x"], anchor="middle")
-    _text(svg, 12, _TOP - 14, curve["y"])
+        text(svg, x_at(x), _HEIGHT - _BOTTOM + 18, f"{x:,g}", anchor="middle")
+    text(svg, (_LEFT + _WIDTH - _RIGHT) / 2, _HEIGHT - 8, curve["x"], anchor="middle")
+    text(svg, 12, _TOP - 14, curve["y"])
     end = _WIDTH - _RIGHT
     for number, line in reversed(list(enumerate(lines))):
         colour = _COLOURS[number % len(_COLOURS)]
         points = [(x_at(x), y_at(y)) for x, y in line["points"]]
         _line(svg, points, colour)
         if len(lines) > 1:
-            _text(svg, end, _TOP - 14, line["label"], anchor="end", fill=colour)
+            text(svg, end, _TOP - 14, line["label"], anchor="end", fill=colour)
             end -= 7 * len(line["label"]) + 16
     return ET.tostring(svg, encoding="unicode") + "\n"
 
@@ -68,21 +68,22 @@ def _line(svg: ET.Element, points: Sequence[tuple[float, float]], colour: str) -
         ET.SubElement(svg, "circle", {"cx": f"{x:.1f}", "cy": f"{y:.1f}", "r": "3", "fill": colour})
 
 
-def _text(
+def text(
     svg: ET.Element,
     x: float,
     y: float,
-    text: str,
+    label: str,
     *,
     anchor: str = "start",
     weight: str = "400",
     fill: str = "#27272a",
 ) -> None:
+    """A line of text that begins, or with ``anchor`` ends or is centred, at a point."""
     place = {"x": f"{x:.1f}", "y": f"{y:.1f}", "text-anchor": anchor}
-    ET.SubElement(svg, "text", {**place, "font-weight": weight, "fill": fill}).text = text
+    ET.SubElement(svg, "text", {**place, "font-weight": weight, "fill": fill}).text = label
 
 
-def _steps(most: float) -> list[float]:
+def ticks(most: float) -> list[float]:
     """Ticks from zero to above ``most``, at a round distance."""
     power: float = 10.0 ** math.floor(math.log10(most / 4))
     step = next(power * unit for unit in (1, 2, 2.5, 5, 10) if power * unit * 5 >= most)

@@ -10,6 +10,7 @@ import pytest
 
 from lilo_engine_hook import wire
 from lilo_sidecar import recorder as recording
+from lilo_sidecar import state_directory
 from lilo_sidecar.critical_path import CriticalPath
 from lilo_sidecar.cursor import Cursor
 from lilo_sidecar.journal import MAGIC, MAX_RECORD, Applied, Connected, encode, read_records
@@ -17,7 +18,12 @@ from lilo_sidecar.query import TimingQuery
 from lilo_sidecar.recorder import Recorder
 from lilo_sidecar.recovery import replay
 from lilo_sidecar.snapshot import MAX_SNAPSHOT, dump, load
-from lilo_sidecar.state_directory import MAX_BYTES, MAX_TAIL
+from lilo_sidecar.state_directory import (
+    MAX_BYTES,
+    MAX_JOURNALS_BACK,
+    MAX_LOOK_BACK,
+    MAX_TAIL,
+)
 from lilo_sidecar.state_files import write_file
 from lilo_sidecar.timing import IntervalTiming
 from support.feed import Feed, hello, span
@@ -156,6 +162,7 @@ def test_directory_stays_under_its_bound(tmp_path: Path, monkeypatch: pytest.Mon
     hundredth, and a look at the directory after every write."""
     monkeypatch.setattr(recording, "_MIN_TAIL", MAX_TAIL // 100)
     monkeypatch.setattr(recording, "MAX_TAIL", MAX_TAIL // 100)
+    monkeypatch.setattr("lilo_sidecar.state_directory.MAX_LOOK_BACK", MAX_LOOK_BACK // 100)
     path = tmp_path / "state"
     peak = 0
 
@@ -174,24 +181,64 @@ def test_directory_stays_under_its_bound(tmp_path: Path, monkeypatch: pytest.Mon
     for number in range(3000):
         engine.send(recorder, *(span([f"m{number % 50}"], number, number + 1) for _ in range(10)))
         look()
-    names = sorted(file.name.partition("-")[0] for file in path.iterdir())
-    assert names == ["journal", "journal", "lock", "snapshot"]
+    names = {file.name.partition("-")[0] for file in path.iterdir()}
+    assert names == {"journal", "lock", "snapshot"}
     sizes = [len(dump(recorder._core)), MAX_TAIL // 100 + 2000]
-    assert peak <= 2 * sum(sizes)
+    earlier = sorted(path.glob("journal-*"), key=number_of)[:-1]
+    kept = sum(file.stat().st_size for file in earlier)
+    assert MAX_LOOK_BACK // 100 - sizes[1] < kept <= MAX_LOOK_BACK // 100
+    assert peak <= 2 * sum(sizes) + MAX_LOOK_BACK // 100
     assert 2 * (MAX_SNAPSHOT + 100) + 2 * (MAX_TAIL + MAX_RECORD + 12) <= MAX_BYTES
 
 
-def test_older_journal_is_kept_for_looking_back(tmp_path: Path) -> None:
-    """Of two generations, so that there are always the last minutes to be seen."""
+def number_of(file: Path) -> int:
+    """Of its generation."""
+    return int(file.name.partition("-")[2])
+
+
+def test_older_journals_are_kept_for_looking_back(tmp_path: Path) -> None:
+    """So that there are always the last minutes to be seen."""
     clock, engine = Clock(), Client(hello())
     recorder = open_recorder(tmp_path / "state", clock)
     engine.greet(recorder)
     engine.send(recorder, span(["m"], 0, 1))
     recorder._begin()
     engine.send(recorder, span(["m"], 1, 2))
-    older, newer = sorted((tmp_path / "state").glob("journal-*"))
-    kinds = [[type(r) for r in read_records(path.read_bytes())] for path in (older, newer)]
-    assert kinds == [[Connected, Applied], [Applied]]
+    recorder._begin()
+    journals = sorted((tmp_path / "state").glob("journal-*"))
+    kinds = [[type(r) for r in read_records(path.read_bytes())] for path in journals]
+    assert kinds == [[Connected, Applied], [Applied], []]
+
+
+def test_older_journals_are_bounded_in_number(tmp_path: Path) -> None:
+    """A sidecar that is started again and again leaves small ones; the oldest go."""
+    clock, path = Clock(), tmp_path / "state"
+    for _ in range(2 * MAX_JOURNALS_BACK):
+        killed(open_recorder(path, clock))
+    left = sorted(map(number_of, path.glob("journal-*")))
+    assert left == list(range(MAX_JOURNALS_BACK, 2 * MAX_JOURNALS_BACK + 1))
+
+
+def test_older_journals_go_where_there_is_no_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The oldest first, and no more than have to: here there is room for one of three."""
+    clock, path, engine = Clock(), tmp_path / "state", Client(hello())
+    recorder = open_recorder(path, clock)
+    engine.greet(recorder)
+    for number in range(4):
+        engine.send(recorder, span(["m"] * 200, number, number + 1))
+        recorder._begin()
+    size = (path / "journal-2").stat().st_size
+    snapshots = len(dump(recorder._core)) + (path / "snapshot-5").stat().st_size
+    present = (path / "journal-5").stat().st_size
+    monkeypatch.setattr(
+        "lilo_sidecar.state_directory.MAX_BYTES",
+        snapshots + present + 2 * size - 1 + state_directory._MAX_JOURNAL,
+    )
+    recorder._begin()
+    assert recorder.status.writing
+    assert sorted(map(number_of, path.glob("journal-*"))) == [4, 5, 6]
 
 
 def test_state_of_another_version_is_set_aside(

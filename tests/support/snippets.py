@@ -1,4 +1,4 @@
-"""The Python that a page of the documents shows."""
+"""The Python, and the commands, that a page of the documents shows."""
 
 from __future__ import annotations
 
@@ -16,3 +16,9 @@ def snippet(page: str, heading: str) -> str:
     code = re.search(r"```python\n(.*?)```", below.partition("\n## ")[0], re.DOTALL)
     assert code is not None, f"no Python below {heading!r} of docs/{page}"
     return code[1]
+
+
+def commands(page: str) -> list[str]:
+    """The lines of all shell snippets of ``docs/<page>``, in order."""
+    blocks = re.findall(r"```sh\n(.*?)```", (ROOT / "docs" / page).read_text("utf-8"), re.DOTALL)
+    return [line for block in blocks for line in block.splitlines()]

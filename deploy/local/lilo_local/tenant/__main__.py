@@ -10,6 +10,7 @@ import argparse
 import json
 import os
 import sys
+from collections.abc import Sequence
 from typing import Any
 
 from .client import OperationFailedError, TrainingClient
@@ -22,8 +23,8 @@ def _tell(event: str, **fields: Any) -> None:
     sys.stdout.flush()
 
 
-def main() -> int:
-    """The command line; the exit status."""
+def plan_of(arguments: Sequence[str]) -> Plan:
+    """What a command line asks for. Exits with status 2 where it is no valid one."""
     parser = argparse.ArgumentParser(prog="lilo_local.tenant", description=__doc__)
     parser.add_argument("--part", type=int, default=0, help="which part of the text")
     parser.add_argument("--parts", type=int, default=1, help="of how many")
@@ -33,7 +34,12 @@ def main() -> int:
     parser.add_argument("--learning-rate", type=float, default=8e-3)
     parser.add_argument("--steps", type=int, default=1000, help="at most")
     parser.add_argument("--seconds", type=float, default=20.0, help="no step begins after that")
-    plan = Plan(**vars(parser.parse_args()))
+    return Plan(**vars(parser.parse_args(arguments)))
+
+
+def main() -> int:
+    """The command line; the exit status."""
+    plan = plan_of(sys.argv[1:])
     try:
         client = TrainingClient(os.environ["TINKER_BASE_URL"], os.environ["TINKER_API_KEY"])
     except KeyError as error:

@@ -1,0 +1,86 @@
+"""`lilo-sidecar trace`: the last minutes of a sidecar's journals, as a trace."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import json
+import os
+import sys
+import time
+from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime
+from typing import TextIO
+
+from ..errors import StartError
+from ..options_trace import STDOUT, TraceOptions
+from .events import Tracer
+from .journal import read_journals
+from .reports import reports, span_of_time
+from .tracks import Entry
+
+
+def export(options: TraceOptions) -> int:
+    """Write the trace, and on stderr what is in it; the exit status. Raises `StartError`.
+
+    It holds the journals, 12 MiB at most, and no more of the trace than what is unfinished.
+    """
+    journals = read_journals(options.state_dir)
+    heard = span_of_time(journals)
+    if heard is None:
+        raise StartError(
+            f"no trainer has reported anything yet to the sidecar of {options.state_dir}"
+        )
+    first, until = heard
+    tracer = Tracer(until - options.last, options.model_id)
+    entries = itertools.chain(
+        itertools.chain.from_iterable(map(tracer.report, reports(journals))), tracer.end(until)
+    )
+    try:
+        with _opened(options.output) as file:
+            _write(entries, file)
+    except OSError as error:
+        where = "stdout" if options.output == STDOUT else options.output
+        raise StartError(f"{where} cannot be written: {error.strerror}") from None
+    for line in _summary(options, tracer, first, until):
+        print(f"lilo-sidecar: {line}", file=sys.stderr)  # noqa: T201 - a command may
+    return 0
+
+
+def _write(entries: Iterable[Entry], file: TextIO) -> None:
+    """A JSON object, an entry to a line."""
+    file.write('{"displayTimeUnit":"ms","traceEvents":[')
+    separator = "\n"
+    for entry in entries:
+        file.write(separator + json.dumps(entry, separators=(",", ":")))
+        separator = ",\n"
+    file.write("\n]}\n")
+
+
+@contextlib.contextmanager
+def _opened(output: str) -> Iterator[TextIO]:
+    """For writing: a file that only this user may read, since it names models."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
+    fd = 1 if output == STDOUT else os.open(output, flags, 0o600)
+    with open(fd, "w", encoding="ascii", closefd=output != STDOUT) as file:
+        yield file
+
+
+def _summary(options: TraceOptions, tracer: Tracer, first: float, until: float) -> Iterator[str]:
+    """For people. It names no model but the one that they named."""
+    reach = min(options.last, until - first)
+    end = datetime.fromtimestamp(until, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    models = f"{tracer.models} model" + ("" if tracer.models == 1 else "s")
+    yield (
+        f"{tracer.slices} slices, {models}, {reach:.1f} s until {end} "
+        f"({max(0.0, time.time() - until):.0f} s ago)"
+    )
+    if reach < options.last:
+        yield f"the journals reach no further back than these {reach:.1f} s"
+    if options.model_id is not None and not tracer.models:
+        yield f"nothing of model {options.model_id!r} is in it; is that its id?"
+    if tracer.left_out:
+        yield (
+            f"{tracer.left_out} slices are left out: more than could be shown at once, or ended "
+            "before they began, since the clock was set"
+        )
