@@ -1,0 +1,1 @@
+"""The pictures in the documents, each made from something real. `make pictures` makes them anew."""
