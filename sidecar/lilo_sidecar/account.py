@@ -203,7 +203,7 @@ class StepAccount:
     def foreseen(self, known_until: float, split_queued: SplitQueued) -> tuple[float, StepSums]:
         """Up to when the account would be settled now, and the sums since it began by then. It is
         not: what comes late may still change how waiting is split."""
-        ahead = StepAccount(self.until)
+        ahead = StepAccount(self.until, StepSums())
         ahead.sums = self.total()
         ahead._pieces = self._pieces.copy()
         ahead.settle(known_until, split_queued)

@@ -32,7 +32,7 @@ def json_text(content: object) -> bytes:
 
 
 def json_text_answer(
-    text: bytes, status: int = HTTPStatus.OK, headers: Mapping[str, str] = _NEVER_STORED
+    text: bytes, status: int = HTTPStatus.OK, headers: Mapping[str, str] = NEVER_STORED
 ) -> Response:
     """An answer with what is JSON already."""
     return Response(text, status, headers, media_type="application/json")
