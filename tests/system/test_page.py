@@ -26,6 +26,7 @@ DESK = {"width": 1280, "height": 900}
 PHONE = {"width": 360, "height": 740}
 MODELS = ("heavy", "light", "tiny")
 HOSTILE = ("<img src=x onerror=alert(1)>", "x" * wire.MAX_MODEL_ID, "نموذج", "a\u202eb")
+ROW_OF_TINY = "tr.model:has(.id[title=tiny])"
 UNREACHABLE = re.compile("net::ERR_|Failed to load resource")
 
 Open: TypeAlias = Callable[..., AbstractContextManager[Visit]]
@@ -95,14 +96,29 @@ def ask_now(page: Page) -> None:
     page.evaluate("document.dispatchEvent(new Event('visibilitychange'))")
 
 
-def inks(page: Page, selector: str) -> int:
-    """How many different colours are drawn on a canvas."""
-    script = """(selector) => {
+def painted(page: Page, selector: str, colour: str) -> int:
+    """How many pixels of a canvas have exactly the colour of that custom property."""
+    script = """([selector, name]) => {
         const canvas = document.querySelector(selector);
-        const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
-        return new Set(new Uint32Array(data.buffer)).size;
+        const copy = document.createElement("canvas");
+        [copy.width, copy.height] = [canvas.width, canvas.height];
+        const ink = copy.getContext("2d", { willReadFrequently: true });
+        ink.drawImage(canvas, 0, 0);
+        const { data } = ink.getImageData(0, 0, canvas.width, canvas.height);
+        const style = getComputedStyle(document.documentElement);
+        const hex = style.getPropertyValue(name).trim().slice(1);
+        const wanted = [0, 2, 4].map((at) => parseInt(hex.slice(at, at + 2), 16));
+        let found = 0;
+        for (let at = 0; at < data.length; at += 4)
+            found += wanted.every((value, channel) => data[at + channel] === value);
+        return found;
     }"""
-    return int(page.evaluate(script, selector))
+    return int(page.evaluate(script, [selector, colour]))
+
+
+def look_of(page: Page, selector: str) -> str:
+    """What is on a canvas."""
+    return str(page.evaluate("(s) => document.querySelector(s).toDataURL()", selector))
 
 
 # --- what it shows ----------------------------------------------------------------------------
@@ -149,11 +165,14 @@ def test_it_draws(opened: Open, busy: tuple[SidecarProcess, Producer]) -> None:
             assert float(share.strip("<%")) == pytest.approx(wanted, abs=0.51), (shares, expected)
         assert queue == f"{heavy['queued']} + {heavy['running']}"
         assert float(batch) == pytest.approx(heavy["commands"] / heavy["executions"], abs=0.0051)
-        assert inks(page, "#lanes canvas") > 8
+        operations = page.locator("#operations li").count()
+        assert operations >= 4
+        assert sum(painted(page, "#lanes canvas", f"--operation-{at}") for at in range(8)) > 1000
         strip = "tr.model:has(.id[title=heavy]) .strip canvas"
         page.locator(strip).scroll_into_view_if_needed()
         page.wait_for_selector(strip)
-        assert inks(page, strip) > 6
+        for part in ("mine_s", "shared_batch_s", "neighbors_s", "overhead_s", "client_s"):
+            assert painted(page, strip, f"--{part}") > 10, part
         expect(page.locator("#summary")).to_contain_text(
             f"all {answer['delivery']['sent']:,} events counted"
         )
@@ -174,7 +193,7 @@ def test_a_model_is_shown_closely(opened: Open, busy: tuple[SidecarProcess, Prod
         page.get_by_role("button", name="heavy").click()
         below = page.locator("tr.below:visible")
         expect(below.locator("table").first).to_contain_text("all since it is known")
-        assert inks(page, "tr.below:not([hidden]) .drawn canvas") > 8
+        assert painted(page, "tr.below:not([hidden]) .drawn canvas", "--mine_s") > 1000
         hover(below.locator(".u-over"), 0.7)
         expect(below.locator(".readout")).to_have_text(re.compile("to .*: mine .*%"))
         below.locator("details summary").click()
@@ -205,6 +224,8 @@ def test_it_updates_when_events_arrive(opened: Open, busy: tuple[SidecarProcess,
         below = page.locator("tr.below:visible")
         below.locator("details summary").click()
         before = below.locator("details tbody tr").count()
+        canvases = [f"{place} canvas" for place in ("#lanes", ".drawn", f"{ROW_OF_TINY} .strip")]
+        looked = [look_of(page, canvas) for canvas in canvases]
         now = time.time()
         ids = ["tiny:9001"]
         producer.send(
@@ -216,6 +237,8 @@ def test_it_updates_when_events_arrive(opened: Open, busy: tuple[SidecarProcess,
         expect(page.locator("#spans tbody tr").first).to_contain_text("sample")
         expect(page.locator("#operations")).to_contain_text("sample")
         expect(below.locator("details tbody tr")).to_have_count(before + 1)
+        for canvas, before_that in zip(canvases, looked, strict=True):
+            assert look_of(page, canvas) != before_that, canvas
         producer.send(
             begin("tiny", 9002, now, "sample"), wire.State(now, ("tiny",), "executing:sample")
         )
@@ -418,7 +441,8 @@ _INTRUDER = """async (port) => {
     add(`<img src=http://127.0.0.1:${port}/ onerror="ran.push('picture')">`);
     add(`<a id=intruder onclick="ran.push('link')">a</a>`);
     document.getElementById("intruder").click();
-    await fetch(`http://127.0.0.1:${port}/`).then(() => ran.push("fetch"), () => {});
+    const signal = AbortSignal.timeout(2000);
+    await fetch(`http://127.0.0.1:${port}/`, { signal }).then(() => ran.push("fetch"), () => {});
 }"""
 
 

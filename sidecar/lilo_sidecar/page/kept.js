@@ -64,9 +64,7 @@ export class Kept {
     const known = new Map();
     for (const { model_id: id, since, intervals } of models) {
       const before = this.#since.get(id) === since ? this.intervals.get(id) ?? [] : [];
-      const last = before.length ? before[before.length - 1][0] : -Infinity;
-      const all = before.concat(intervals.filter(([until]) => until > last));
-      known.set(id, all.filter(([until]) => until > now - KEPT));
+      known.set(id, before.concat(intervals).filter(([until]) => until > now - KEPT));
       this.#since.set(id, since);
     }
     this.intervals = known;
