@@ -3,7 +3,7 @@
 import { PARTS } from "./parts.js";
 
 const KEPT = 600; // seconds; what the sidecar keeps
-const SAME_START = 2; // seconds that two computations of one start may differ
+const SAME_START = 0.001; // seconds that rounding may make of one start: both come of one clock
 
 export class Kept {
   #started = null;
