@@ -59,10 +59,10 @@ def test_no_more_spans_are_kept_than_may_be() -> None:
 
 
 def test_spans_of_many_models_take_no_more_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Names are bounded together: spans with many or long ones are fewer."""
+    """Their ids are bounded together: spans with many or long ones are fewer."""
     models = [f"{at:0{wire.MAX_MODEL_ID}}" for at in range(64)]
     one = span(models, 0, 1)
-    fit = MAX_TEXT // (64 * wire.MAX_MODEL_ID + len("gpu") + len("forward_backward"))
+    fit = MAX_TEXT // (64 * wire.MAX_MODEL_ID)
     spans = RecentSpans(0.0)
     spans.add([one] * fit, 1.0)
     assert (len(starts(spans)), spans.known_from()) == (fit, 0.0)
