@@ -62,8 +62,8 @@ def test_public_names_are_listed_once_and_there(package: str) -> None:
 
 
 def test_wheel_installs_all_three_packages(tmp_path: Path) -> None:
-    """A wheel built from the tree has the three packages, their type markers and the command,
-    and nothing of tests or deployments; installed in an empty environment, it works."""
+    """A wheel built from the tree has the three packages, their type markers, the page and the
+    command, and nothing of tests or deployments; installed in an empty environment, it works."""
     subprocess.run(
         [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)],
         cwd=ROOT,
@@ -74,6 +74,12 @@ def test_wheel_installs_all_three_packages(tmp_path: Path) -> None:
     names = zipfile.ZipFile(wheel).namelist()
     assert {name.partition("/")[0] for name in names if ".dist-info" not in name} == set(_PACKAGES)
     assert {f"{package}/py.typed" for package in _PACKAGES} <= set(names)
+    page = ROOT / "sidecar" / "lilo_sidecar" / "page"
+    assert {name for name in names if "/page/" in name} == {
+        f"lilo_sidecar/page/{path.relative_to(page).as_posix()}"
+        for path in page.rglob("*")
+        if path.is_file()
+    }
 
     place = tmp_path / "venv"
     venv.create(place, with_pip=False)

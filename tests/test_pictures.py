@@ -85,7 +85,7 @@ def test_the_charts_show_what_real_runs_hold(tmp_path: Path) -> None:
     tenant."""
     runs = rows_of_tenants(2.0, tmp_path)
     charts.write(tmp_path, runs)
-    root = ET.parse(tmp_path / "charts" / "wandb.svg").getroot()
+    root = ET.parse(tmp_path / "pictures" / "wandb.svg").getroot()
     step, wait, waiting, batch = (shapes(frame) for frame in root.iter(f"{SVG}g"))
     rows = runs[charts.SHOWN]
     walls = [(row[X], row["lilo/step.wall_s"]) for row in rows if "lilo/step.wall_s" in row]
@@ -103,7 +103,7 @@ def test_the_charts_show_what_real_runs_hold(tmp_path: Path) -> None:
 def test_the_page_says_which_metrics_are_shown() -> None:
     """Whoever makes the panels anew finds every name; the picture is there, and small."""
     page = (DOCS / "CHARTS.md").read_text()
-    picture = DOCS / "charts" / "wandb.svg"
+    picture = DOCS / "pictures" / "wandb.svg"
     assert f"({picture.relative_to(DOCS)})" in page
     assert picture.stat().st_size < MAX_PICTURE
     root = ET.parse(picture).getroot()

@@ -199,3 +199,12 @@ class StepAccount:
         total = StepSums(*self.taken.to_tuple())
         total.add(self.sums)
         return total
+
+    def foreseen(self, known_until: float, split_queued: SplitQueued) -> tuple[float, StepSums]:
+        """Up to when the account would be settled now, and the sums since it began by then. It is
+        not: what comes late may still change how waiting is split."""
+        ahead = StepAccount(self.until, StepSums())
+        ahead.sums = self.total()
+        ahead._pieces = self._pieces.copy()
+        ahead.settle(known_until, split_queued)
+        return ahead.until, ahead.sums

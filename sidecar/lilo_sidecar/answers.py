@@ -20,11 +20,22 @@ def json_answer(
     content: object, status: int = HTTPStatus.OK, headers: Mapping[str, str] = NEVER_STORED
 ) -> Response:
     """An answer with that content, of plain types."""
+    return json_text_answer(json_text(content), status, headers)
+
+
+def json_text(content: object) -> bytes:
+    """Plain types as JSON."""
     try:
-        body = orjson.dumps(content)
+        return orjson.dumps(content)
     except TypeError:  # a number over 64 bits: a sum of what a hostile producer claims
-        body = json.dumps(content, ensure_ascii=False, allow_nan=False).encode()
-    return Response(body, status, headers, media_type="application/json")
+        return json.dumps(content, ensure_ascii=False, allow_nan=False).encode()
+
+
+def json_text_answer(
+    text: bytes, status: int = HTTPStatus.OK, headers: Mapping[str, str] = NEVER_STORED
+) -> Response:
+    """An answer with what is JSON already."""
+    return Response(text, status, headers, media_type="application/json")
 
 
 def error_answer(

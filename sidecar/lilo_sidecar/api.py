@@ -1,4 +1,5 @@
-"""The HTTP interface: `/api/v1/timing`, `/metrics`, `/healthz`, `/openapi.json`."""
+"""The HTTP interface: `/api/v1/timing`, `/api/v1/overview`, `/metrics`, `/healthz`,
+`/openapi.json`, and the page at `/`."""
 
 from __future__ import annotations
 
@@ -13,14 +14,23 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
-from .answers import BadRequestError, json_answer, on_bad_request, on_fault, on_http_exception
+from .answers import (
+    BadRequestError,
+    json_answer,
+    json_text_answer,
+    on_bad_request,
+    on_fault,
+    on_http_exception,
+)
+from .assets import routes
 from .bearer import BearerToken
 from .hosts import LoopbackHosts
 from .ingest import Ingest
 from .metric_families import Moment
 from .metrics import Metrics
 from .openapi import document
-from .query import parse_timing_query
+from .overview import Overview
+from .query import parse_overview_query, parse_timing_query
 from .recorder import Recorder
 from .reporter import Reporter
 from .timing import AGGREGATE
@@ -46,19 +56,23 @@ class Api:
         self._started = clock()
         self._version = _version()
         self._metrics = Metrics(self._moment)
+        self.overview = Overview(core, clock, self._version)
 
     def served_by(self, server: HttpServer) -> None:
         """`/healthz` and `/metrics` tell of that server from now on."""
         self._server = server
 
     def app(self, token: str | None) -> ASGIApp:
-        """The ASGI application; with a token, nothing but `/healthz` is answered without it."""
+        """The ASGI application; with a token, nothing but `/healthz` and the page's
+        files is answered without it."""
         app = Starlette(
             routes=[
                 Route("/api/v1/timing", self._timing, methods=["GET"]),
+                Route("/api/v1/overview", self._overview, methods=["GET"]),
                 Route("/metrics", self._metrics.answer, methods=["GET"]),
                 Route("/healthz", self._healthz, methods=["GET"]),
                 Route("/openapi.json", self._openapi, methods=["GET"]),
+                *routes(),
             ],
             exception_handlers={
                 BadRequestError: on_bad_request,
@@ -79,22 +93,17 @@ class Api:
             self._reporter.aggregate_fetched()
         return json_answer({**timing.to_json(), "journal": self._core.status._asdict()})
 
+    async def _overview(self, request: Request) -> Response:
+        after = parse_overview_query(request.scope["query_string"])
+        return json_text_answer(await self.overview.answer(after))
+
     async def _healthz(self, request: Request) -> Response:
         now = self._clock()
         health = self._core.health()
-        heard = health.last_heard
         return json_answer(
             {
-                "status": "waiting" if heard is None else "ok",
-                "trainer": {
-                    "connected": health.connected,
-                    "last_heard_unix_s": None if heard is None else round(heard, 6),
-                    "last_heard_age_s": None if heard is None else round(max(0.0, now - heard), 6),
-                },
-                "lanes": {
-                    name: {"operation": lane.operation, "for_s": round(lane.for_s, 6)}
-                    for name, lane in sorted(health.lanes.items())
-                },
+                "status": "waiting" if health.last_heard is None else "ok",
+                **health.to_json(now),
                 "producers": health.producers,
                 "uptime_s": round(max(0.0, now - self._started), 6),
                 "version": self._version,

@@ -8,9 +8,10 @@ from typing import Final
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from .answers import error_answer
+from .assets import PATHS
 
-OPEN_PATHS: Final = frozenset({"/healthz"})
-"""For probes, which hold no token; it tells no figures."""
+OPEN_PATHS: Final = frozenset({"/healthz", *PATHS})
+"""For probes, which hold no token, and for the page, which asks for it; they tell no figures."""
 LAST: Final = {"Connection": "close"}
 """Whoever is turned away is not asked what else it wants."""
 

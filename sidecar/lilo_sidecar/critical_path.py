@@ -162,10 +162,11 @@ class CriticalPath:
         """The aggregate since the trainer started, whoever read what."""
         return self._lifetime(self._producers.trainers, now)
 
-    def totals(self) -> Totals:
-        """Everything since the beginning, of all models and of each; changes nothing."""
+    def totals(self, *, ahead: bool = False) -> Totals:
+        """Everything since the beginning, of all models and of each; changes nothing. See
+        `totals_of` for ``ahead``."""
         producers = self._producers
-        return totals_of(producers.trainers, producers.former, producers.shared)
+        return totals_of(producers.trainers, producers.former, producers.shared, ahead=ahead)
 
     def health(self, now: float) -> Health:
         """Whether a trainer is there, and when one was last heard."""

@@ -42,16 +42,19 @@ class Lanes:
         self._persistence: dict[str, PersistenceLane] = {}
         self._lane_of_kind: dict[str, str] = {}
 
-    def window(self, model: str, kind: str, start: float, end: float) -> Window:
+    def window(
+        self, model: str, kind: str, start: float, end: float, *, keep: bool = True
+    ) -> Window:
         """What a command of ``kind`` of ``model`` waited through from ``start`` to ``end``,
-        which the gpu lane must be known until."""
+        which the gpu lane must be known until. Without ``keep`` nothing changes by it; with it,
+        sums are kept that the next one needs."""
         known = min(max(start, self.gpu.known_from), end)
         busy = self.gpu.busy(known, end)
         idle = end - known - busy
         mine = others = 0.0
         lane = self._persistence.get(self._lane_of_kind.get(kind, ""))
         if lane is not None and idle > 0.0:
-            mine, others = lane.split(model, known, end, self.gpu)
+            mine, others = lane.split(model, known, end, self.gpu, keep=keep)
             # A span that came late may have taken idle time away since.
             mine = min(mine, idle)
             others = min(others, idle - mine)

@@ -8,7 +8,7 @@ from lilo_engine_hook import wire
 
 from .cursor import CURSOR_FORM
 from .openapi_schemas import SCHEMAS, reference
-from .query import READER_FORM
+from .query import AFTER_FORM, READER_FORM
 
 
 def _json(schema: str, text: str) -> dict[str, Any]:
@@ -92,6 +92,28 @@ _DOCUMENT: Final[dict[str, Any]] = {
                             for kind in ("application/openmetrics-text", "text/plain")
                         },
                     },
+                    "401": _UNAUTHORIZED,
+                    "403": _FOREIGN,
+                },
+            }
+        },
+        "/api/v1/overview": {
+            "get": {
+                "operationId": "overview",
+                "summary": "All models and lanes now and in the last minutes; it ends no interval",
+                "security": _TOKEN,
+                "parameters": [
+                    {
+                        "name": "after",
+                        "in": "query",
+                        "description": "The now of an earlier answer of this sidecar: of spans and "
+                        "intervals only those that came after it. Left out: all that are kept.",
+                        "schema": {"type": "string", "pattern": f"^{AFTER_FORM.pattern}$"},
+                    },
+                ],
+                "responses": {
+                    "200": _json("Overview", "The overview."),
+                    "400": _json("Error", "An unknown, repeated or malformed parameter."),
                     "401": _UNAUTHORIZED,
                     "403": _FOREIGN,
                 },

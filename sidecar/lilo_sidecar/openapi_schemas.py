@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from .history import MAX_MODELS_SHOWN
+from .overview import PARTS
+from .recent_spans import MAX_SPANS
+
 _SECONDS: Final = {"type": "number", "minimum": 0}
 _COUNT: Final = {"type": "integer", "minimum": 0}
 
@@ -161,31 +165,33 @@ _TIMING: Final = _record(
     },
     "The figures of one model, or of all, over a reader's interval.",
 )
+_TRAINER: Final = _record(
+    {
+        "connected": {"type": "boolean"},
+        "last_heard_unix_s": _nullable({"type": "number"}, "Null before the first time."),
+        "last_heard_age_s": _nullable(_SECONDS, "Seconds ago; null likewise."),
+    },
+    "Whether a trainer is there.",
+)
+_LANES: Final = {
+    "type": "object",
+    "description": "By lane: what it works on now. One that is in the same operation for "
+    "long may be stuck.",
+    "additionalProperties": _record(
+        {
+            "operation": {"type": "string"},
+            "for_s": _described(_SECONDS, "For how long by now."),
+        },
+        "What a lane works on.",
+    ),
+}
 _HEALTH: Final = _record(
     {
         "status": _described(
             {"type": "string", "enum": ["ok", "waiting"]}, "waiting: no trainer was heard yet."
         ),
-        "trainer": _record(
-            {
-                "connected": {"type": "boolean"},
-                "last_heard_unix_s": _nullable({"type": "number"}, "Null before the first time."),
-                "last_heard_age_s": _nullable(_SECONDS, "Seconds ago; null likewise."),
-            },
-            "Whether a trainer is there.",
-        ),
-        "lanes": {
-            "type": "object",
-            "description": "By lane: what it works on now. One that is in the same operation for "
-            "long may be stuck.",
-            "additionalProperties": _record(
-                {
-                    "operation": {"type": "string"},
-                    "for_s": _described(_SECONDS, "For how long by now."),
-                },
-                "What a lane works on.",
-            ),
-        },
+        "trainer": _TRAINER,
+        "lanes": _LANES,
         "producers": _described(_COUNT, "Processes that report now."),
         "uptime_s": _described(_SECONDS, "Since the sidecar started."),
         "version": {"type": "string"},
@@ -207,6 +213,79 @@ _HEALTH: Final = _record(
         },
     },
     "The sidecar's own state. It holds no client's figures.",
+)
+_WATCHED: Final = _record(
+    {
+        "model_id": {"type": "string"},
+        "queued": _described(_COUNT, "Commands that wait for a lane."),
+        "running": _described(_COUNT, "Commands that a lane has, and that are not finished."),
+        "executions": _described(_COUNT, "Batches it was in."),
+        "commands": _described(_COUNT, "Commands in these batches, of all models in them."),
+        "since": _described({"type": "number"}, "Unix seconds: known since."),
+        "until": _described({"type": "number"}, "Unix seconds: its account is settled up to then."),
+        "step": _record(
+            {name: _STEP["properties"][name] for name in PARTS},
+            "Where its time went from since to until, in seconds that add up to it.",
+        ),
+        "intervals": {
+            "type": "array",
+            "description": "The last minutes, oldest first: [until, mine, shared batch, neighbors, "
+            "overhead, persist, client]. The six add up to the interval, which begins that much "
+            "before its until, where the one before ends.",
+            "items": {
+                "type": "array",
+                "items": {"type": "number"},
+                "minItems": 1 + len(PARTS),
+                "maxItems": 1 + len(PARTS),
+            },
+        },
+    },
+    "One model.",
+)
+_OVERVIEW: Final = _record(
+    {
+        "now": _described({"type": "number"}, "Unix seconds."),
+        "version": {"type": "string"},
+        "uptime_s": _described(_SECONDS, "Since the sidecar started."),
+        "trainer": _TRAINER,
+        "lanes": _LANES,
+        "spans": {
+            "type": "object",
+            "description": f"By lane: the last spans, up to {MAX_SPANS} of all lanes, in the order "
+            "they began: [t0, t1, name, models], times in Unix seconds.",
+            "additionalProperties": {
+                "type": "array",
+                "items": {
+                    "type": "array",
+                    "prefixItems": [
+                        {"type": "number"},
+                        {"type": "number"},
+                        {"type": "string"},
+                        {"type": "array", "items": {"type": "string"}, "minItems": 1},
+                    ],
+                    "minItems": 4,
+                    "maxItems": 4,
+                },
+            },
+        },
+        "spans_from": {
+            "type": "object",
+            "description": "By lane, those in spans and lanes: Unix seconds; of what ended earlier "
+            "some is not known here.",
+            "additionalProperties": {"type": "number"},
+        },
+        "models": {
+            "type": "array",
+            "description": "Those whose accounts moved last, by their ids.",
+            "items": reference("WatchedModel"),
+            "maxItems": MAX_MODELS_SHOWN,
+        },
+        "models_left_out": _described(_COUNT, "Models that there are besides."),
+        "delivery": reference("Delivery"),
+        "journal": reference("Journal"),
+        "faults": _described(_COUNT, "Events that a fault of the sidecar's own cost."),
+    },
+    "What is going on, and went on in the last minutes. Delivery is that since the state began.",
 )
 _HTTP_SERVER: Final = _record(
     {
@@ -238,9 +317,11 @@ SCHEMAS: Final[dict[str, Any]] = {
     "Interval": _INTERVAL,
     "Journal": _JOURNAL,
     "Lane": _LANE,
+    "Overview": _OVERVIEW,
     "Phase": _PHASE,
     "Step": _STEP,
     "Timing": _TIMING,
     "Wait": _WAIT,
+    "WatchedModel": _WATCHED,
 }
 """By name, as `reference` refers to them."""

@@ -43,20 +43,20 @@ class _Segments:
     def close(self, t: float) -> None:
         self._ends[-1] = max(t, self._starts[-1])
 
-    def idle(self, start: float, end: float, gpu: LaneTimeline) -> float:
+    def idle(self, start: float, end: float, gpu: LaneTimeline, *, keep: bool) -> float:
         """Seconds within the window in these segments in which ``gpu`` was idle. ``gpu`` must
-        be known until ``end``."""
-        while (at := len(self._idle_before) - 1) < len(self._ends) and self._ends[at] <= end:
-            self._idle_before.append(
-                self._idle_before[at] + _idle(gpu, self._starts[at], self._ends[at])
-            )
-        return self._idle_until(end, gpu) - self._idle_until(start, gpu)
+        be known until ``end``. ``keep``: the sums that this takes are kept for the next time,
+        which is a change of the state."""
+        before = self._idle_before if keep else self._idle_before[:]
+        while (at := len(before) - 1) < len(self._ends) and self._ends[at] <= end:
+            before.append(before[at] + _idle(gpu, self._starts[at], self._ends[at]))
+        return self._idle_until(end, before, gpu) - self._idle_until(start, before, gpu)
 
-    def _idle_until(self, t: float, gpu: LaneTimeline) -> float:
+    def _idle_until(self, t: float, before: array[float], gpu: LaneTimeline) -> float:
         at = bisect_right(self._starts, t) - 1
         if at < 0:
-            return self._idle_before[0]
-        return self._idle_before[at] + _idle(gpu, self._starts[at], min(t, self._ends[at]))
+            return before[0]
+        return before[at] + _idle(gpu, self._starts[at], min(t, self._ends[at]))
 
 
 def _idle(gpu: LaneTimeline, start: float, end: float) -> float:
@@ -106,10 +106,12 @@ class PersistenceLane:
         """Let go of a model that has nothing on the lane any more."""
         self._own.pop(model, None)
 
-    def split(self, model: str, start: float, end: float, gpu: LaneTimeline) -> tuple[float, float]:
+    def split(
+        self, model: str, start: float, end: float, gpu: LaneTimeline, *, keep: bool
+    ) -> tuple[float, float]:
         """Of the gpu lane's idle time in the window: seconds in which this lane worked for
-        ``model``, and for others."""
-        everyone = self._all.idle(start, end, gpu)
+        ``model``, and for others. Without ``keep`` nothing changes by it."""
+        everyone = self._all.idle(start, end, gpu, keep=keep)
         own = self._own.get(model)
-        mine = own.idle(start, end, gpu) if own is not None else 0.0
+        mine = own.idle(start, end, gpu, keep=keep) if own is not None else 0.0
         return mine, max(0.0, everyone - mine)

@@ -1,9 +1,10 @@
-"""The query of `/api/v1/timing`, read strictly: a misspelled ``rest=true`` must not pass for a
+"""The queries of the HTTP interface, read strictly: a misspelled ``rest=true`` must not pass for a
 plain read. No error quotes what was given: it may be a token that was put in the wrong place."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 from urllib.parse import parse_qsl
 
@@ -17,6 +18,8 @@ MAX_PARAMETERS: Final = 16
 MAX_READER: Final = 64
 """Characters."""
 READER_FORM: Final = re.compile(rf"[A-Za-z0-9._-]{{1,{MAX_READER}}}", re.ASCII)
+AFTER_FORM: Final = re.compile(r"[0-9]{1,11}(\.[0-9]{1,6})?", re.ASCII)
+"""Unix seconds, as answers have them."""
 _KNOWN: Final = ("model_id", "reset", "reader", "ack")
 _BROKEN_PERCENT: Final = re.compile(rb"%(?![0-9A-Fa-f]{2})")
 _BOOLEANS: Final = {"true": True, "1": True, "false": False, "0": False}
@@ -34,6 +37,30 @@ class TimingQuery(NamedTuple):
 
 def parse_timing_query(query: bytes) -> TimingQuery:
     """The parameters. Raises `BadRequestError` for anything that is not at most one of each."""
+    given = _parameters(query, _KNOWN)
+    reader = _reader(given.get("reader"))
+    return TimingQuery(
+        _model_id(given.get("model_id")),
+        _reset(given.get("reset")),
+        reader,
+        _ack(given.get("ack"), reader),
+    )
+
+
+def parse_overview_query(query: bytes) -> float | None:
+    """``after``, in Unix seconds. Raises `BadRequestError` likewise."""
+    value = _parameters(query, ("after",)).get("after")
+    if value is None:
+        return None
+    if not AFTER_FORM.fullmatch(value):
+        raise BadRequestError(
+            "bad_after", "after is no time in Unix seconds; pass the now of an earlier answer"
+        )
+    return float(value)
+
+
+def _parameters(query: bytes, known: Sequence[str]) -> dict[str, str]:
+    """What is given of what may be."""
     try:
         if _BROKEN_PERCENT.search(query):
             raise ValueError  # parse_qsl would take it literally
@@ -50,20 +77,14 @@ def parse_timing_query(query: bytes) -> TimingQuery:
         ) from None
     given: dict[str, str] = {}
     for name, value in pairs:
-        if name not in _KNOWN:
+        if name not in known:
             raise BadRequestError(
-                "unknown_parameter", f"unknown parameter; there are {', '.join(_KNOWN)}"
+                "unknown_parameter", f"unknown parameter; there are {', '.join(known)}"
             )
         if name in given:
             raise BadRequestError("repeated_parameter", f"{name} is given more than once")
         given[name] = value
-    reader = _reader(given.get("reader"))
-    return TimingQuery(
-        _model_id(given.get("model_id")),
-        _reset(given.get("reset")),
-        reader,
-        _ack(given.get("ack"), reader),
-    )
+    return given
 
 
 def _model_id(value: str | None) -> str | None:

@@ -20,6 +20,7 @@ from .critical_path import CriticalPath
 from .faults import described
 from .journal import Applied, Asked, Connected, Disconnected, JournalFile, Record
 from .query import TimingQuery
+from .recent_spans import RecentSpans
 from .snapshot import SnapshotTooLargeError, dump
 from .state_directory import MAX_TAIL, StateDirectory
 from .timing import Health, Timing
@@ -66,6 +67,8 @@ class Recorder:
         self._pause = 0
         """Looks to leave out before the state is tried again that was too large."""
         self._left_out = 0
+        self.spans = RecentSpans(clock())
+        """Of the state no part: they are of no use to whoever goes on from it."""
         self._begin()
 
     @property
@@ -115,6 +118,8 @@ class Recorder:
         """See `CriticalPath.apply`; ``payload`` is the batch as it came."""
         now = self._clock()
         self._write(Applied(now, boot_id, payload))
+        known = self._core.acked(boot_id) + 1 - batch.first_seq  # of a batch that is sent again
+        self.spans.add(batch.events[max(0, known) :], now)
         return self._core.apply(boot_id, batch, now)
 
     def disconnect(self, boot_id: str) -> None:
@@ -136,9 +141,9 @@ class Recorder:
         """See `CriticalPath.lifetime`."""
         return self._core.lifetime(self._clock())
 
-    def totals(self) -> Totals:
+    def totals(self, *, ahead: bool = False) -> Totals:
         """See `CriticalPath.totals`."""
-        return self._core.totals()
+        return self._core.totals(ahead=ahead)
 
     def health(self) -> Health:
         """See `CriticalPath.health`."""

@@ -70,6 +70,7 @@ class Daemon:
                 await self._start(nursery, "the intake", partial(ingest.run, listener))
                 await self._start(nursery, "the journal", core.run)
                 await self._start(nursery, "the reporter", reporter.run)
+                await self._start(nursery, "the overview", api.overview.run)
                 async with trio.open_nursery() as web:
                     server = HttpServer(api.app(token))
                     api.served_by(server)

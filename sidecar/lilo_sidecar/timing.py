@@ -205,6 +205,21 @@ class Health:
     gauges: Mapping[str, float]
     """Its milestones, in seconds since then."""
 
+    def to_json(self, now: float) -> dict[str, object]:
+        """The trainer and its lanes, as the HTTP answers have them at ``now``, in Unix seconds."""
+        heard = self.last_heard
+        return {
+            "trainer": {
+                "connected": self.connected,
+                "last_heard_unix_s": _rounded(heard),
+                "last_heard_age_s": None if heard is None else _rounded(max(0.0, now - heard)),
+            },
+            "lanes": {
+                name: {"operation": lane.operation, "for_s": _rounded(lane.for_s)}
+                for name, lane in sorted(self.lanes.items())
+            },
+        }
+
 
 def _step_json(step: Step) -> dict[str, float]:
     wall, *parts, since, until = step
@@ -213,12 +228,16 @@ def _step_json(step: Step) -> dict[str, float]:
 
 
 def _parts_of(total: float, names: Iterable[str], parts: Iterable[float]) -> dict[str, float]:
+    return dict(zip(names, rounded_parts(total, parts), strict=True))
+
+
+def rounded_parts(total: float, parts: Iterable[float]) -> list[float]:
     """The parts rounded, the largest one so that their sum is the rounded total."""
     rounded = [round(part, _PLACES) if part > 0.0 else 0.0 for part in parts]
     at = rounded.index(max(rounded))
     rounded[at] = 0.0
     rounded[at] = round(round(total, _PLACES) - sum(rounded), _PLACES)
-    return dict(zip(names, rounded, strict=True))
+    return rounded
 
 
 def _rounded(value: object) -> object:

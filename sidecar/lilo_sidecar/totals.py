@@ -28,7 +28,7 @@ class ModelTotals(NamedTuple):
     since: float
     """Unix seconds of the event that it was first heard of by."""
     until: float
-    """Unix seconds up to which its account is settled."""
+    """Unix seconds up to which its account is settled, or would be."""
     sums: StepSums
     """Where its time went; the parts add up to ``until - since``."""
     queued: int
@@ -53,14 +53,19 @@ class Totals(NamedTuple):
     delivery: Delivery
 
 
-def totals_of(trainers: Iterable[Trainer], former: Former, shared: Shared) -> Totals:
-    """Add them up. A model that several trainers name is the one's whose engine told of it."""
+def totals_of(
+    trainers: Iterable[Trainer], former: Former, shared: Shared, *, ahead: bool = False
+) -> Totals:
+    """Add them up. A model that several trainers name is the one's whose engine told of it.
+
+    ``ahead``: accounts as far as a question of the model would settle them now. Those show what is
+    going on; how a wait was split may still change by what comes late, and so a part may fall."""
     here = list(trainers)
     models: dict[str, ModelTotals] = {}
     for trainer in here:
         for model_id, model in trainer.models.known.items():
             if model_id not in models or trainer.models.accounts_for(model_id):
-                models[model_id] = _of(model_id, model)
+                models[model_id] = _of(trainer, model_id, model, ahead=ahead)
     delivery = former.delivery.plus(shared.unowned.snapshot())
     for trainer in here:
         delivery = delivery.plus(trainer.delivery.snapshot())
@@ -70,12 +75,14 @@ def totals_of(trainers: Iterable[Trainer], former: Former, shared: Shared) -> To
     return Totals(list(models.values()), steps, phases, delivery)
 
 
-def _of(model_id: str, model: Model) -> ModelTotals:
+def _of(trainer: Trainer, model_id: str, model: Model, *, ahead: bool) -> ModelTotals:
+    account = model.account
+    until, sums = trainer.foreseen(model_id) if ahead else (account.until, account.total())
     return ModelTotals(
         model_id,
         model.ledger.since,
-        model.account.until,
-        model.account.total(),
+        until,
+        sums,
         len(model.queued),
         len(model.started),
         model.executions,

@@ -10,7 +10,7 @@ from typing import Final
 
 from lilo_engine_hook import wire
 
-from .account import QueuedSplit
+from .account import QueuedSplit, SplitQueued, StepSums
 from .activity import Activities
 from .delivery import Tally
 from .lanes import GPU, Lanes
@@ -218,16 +218,25 @@ class Trainer:
         account = self.models.known[model_id].account
         if account.is_settled:
             return
+        if known_until is None:
+            known_until = self._lanes.gpu.known_until
+        account.settle(known_until, self._split_of(model_id, keep=True))
 
+    def foreseen(self, model_id: str) -> tuple[float, StepSums]:
+        """Up to when `settle` would bring a model's account, and what it would come to since it
+        began; nothing changes."""
+        account = self.models.known[model_id].account
+        split = self._split_of(model_id, keep=False)
+        return account.foreseen(self._lanes.gpu.known_until, split)
+
+    def _split_of(self, model_id: str, *, keep: bool) -> SplitQueued:
         def split(start: float, end: float, kind: str) -> QueuedSplit:
-            seen = self._lanes.window(model_id, kind, start, end)
+            seen = self._lanes.window(model_id, kind, start, end, keep=keep)
             # Unknown: the lane has run so many spans meanwhile that it forgot their beginning.
             neighbors = seen.busy + seen.behind_others + seen.unknown
             return QueuedSplit(neighbors, seen.idle, seen.behind_own)
 
-        if known_until is None:
-            known_until = self._lanes.gpu.known_until
-        account.settle(known_until, split)
+        return split
 
     def _record(
         self,

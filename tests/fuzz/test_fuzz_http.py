@@ -21,7 +21,7 @@ from support.soak import rounds
 EXAMPLES = rounds(150, soak=20_000)
 MAX_GROWTH = 16 * 1024 * 1024
 """Bytes of resident memory over all examples; the readers of a few models are a few kilobytes."""
-OPERATIONS = ("/api/v1/timing", "/metrics", "/healthz", "/openapi.json")
+OPERATIONS = ("/api/v1/timing", "/api/v1/overview", "/metrics", "/healthz", "/openapi.json")
 
 
 @pytest.fixture(scope="module")
@@ -49,7 +49,8 @@ def sidecar(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SidecarProcess
     ("path", "mode"),
     [
         *((path, GenerationMode.POSITIVE) for path in OPERATIONS),
-        ("/api/v1/timing", GenerationMode.NEGATIVE),  # the others have no parameters
+        ("/api/v1/timing", GenerationMode.NEGATIVE),
+        ("/api/v1/overview", GenerationMode.NEGATIVE),  # the others have no parameters
     ],
 )
 def test_every_request_is_answered_as_documented(

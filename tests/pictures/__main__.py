@@ -7,9 +7,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from pictures import charts
+from pictures import charts, page
 
-PICTURES: Final[dict[str, Callable[[Path], None]]] = {"charts": charts.make}
+PICTURES: Final[dict[str, Callable[[Path], None]]] = {
+    "charts": charts.make,
+    "page": page.make,
+}
 """By name: each writes into the folder of documents that it is given."""
 
 

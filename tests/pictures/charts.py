@@ -1,4 +1,4 @@
-"""``docs/charts/wandb.svg``: what the demonstration's tenants logged, as W&B's panels show it."""
+"""``docs/pictures/wandb.svg``: what the demonstration's tenants logged, as W&B's panels show it."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def panels(runs: Mapping[str, Rows]) -> list[Panel]:
 
 def write(docs: Path, runs: Mapping[str, Rows]) -> None:
     """Draw what the runs' files hold."""
-    path = docs / "charts" / "wandb.svg"
+    path = docs / "pictures" / "wandb.svg"
     path.parent.mkdir(parents=True, exist_ok=True)
     caption = "Three tenants of one trainer (make pictures), from the files of their offline runs"
     path.write_text(draw(panels(runs), caption))

@@ -2,52 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import httpx
 import jsonschema
 import pytest
 
-from lilo_engine_hook import wire
 from lilo_sidecar.answers import BadRequestError
 from lilo_sidecar.openapi import document
 from lilo_sidecar.query import parse_timing_query
 from lilo_sidecar.timing import Timing
-from support.feed import Feed, begin, finish, hello, span
-from support.site import Site
+from support.feed import Feed, hello, span
+from support.site import Site, busy, check
 
 
 @pytest.fixture
 def site() -> Site:
     return Site()
-
-
-def busy(site: Site) -> Feed:
-    """A trainer whose answers have something of everything in them."""
-    feed = Feed(site.core, hello(started=1.0))
-    feed(
-        wire.Register(2.0, "m"),
-        span(["m"], 3.0, 4.0, "accept"),
-        wire.Gauge(2.0, "backend_ready"),
-        begin("m", 1, 5.0),
-        begin("n", 1, 5.0),
-        span(["m", "n"], 6.0, 8.0, ids=["m:1", "n:1"], n=2),
-        finish("m", 1, 8.5),
-        begin("m", 2, 9.0),
-        wire.State(10.0, ("m",), "executing:forward_backward"),
-    )
-    return feed
-
-
-def check(schema: str, answer: httpx.Response) -> dict[str, Any]:
-    """The JSON of an answer, which must be as the document has it, with nothing undocumented."""
-    content = answer.json()
-    components = document("1")["components"]
-    jsonschema.Draft202012Validator(
-        {"$ref": f"#/components/schemas/{schema}", "components": components}
-    ).validate(content)
-    assert set(content) == set(components["schemas"][schema]["properties"])
-    return dict(content)
 
 
 def test_timing_answers_are_as_documented(site: Site) -> None:
@@ -124,7 +93,8 @@ def test_counts_of_any_size_are_answered(site: Site) -> None:
 @pytest.mark.parametrize(
     ("path", "method", "status", "code"),
     [
-        ("/", "GET", 404, "not_found"),
+        ("/nowhere", "GET", 404, "not_found"),
+        ("/page", "GET", 404, "not_found"),
         ("/api/v1/timing/", "GET", 404, "not_found"),
         ("/api/v1/timing", "POST", 405, "method_not_allowed"),
         ("/healthz", "DELETE", 405, "method_not_allowed"),
@@ -232,7 +202,13 @@ def test_document_is_served_and_consistent(site: Site) -> None:
     served = site.get("/openapi.json").json()
     assert served == document(served["info"]["version"])
     assert served["openapi"] == "3.1.0"
-    assert set(served["paths"]) == {"/api/v1/timing", "/metrics", "/healthz", "/openapi.json"}
+    assert set(served["paths"]) == {
+        "/api/v1/overview",
+        "/api/v1/timing",
+        "/metrics",
+        "/healthz",
+        "/openapi.json",
+    }
 
     def references(value: object) -> list[str]:
         if isinstance(value, dict):

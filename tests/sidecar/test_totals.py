@@ -212,3 +212,23 @@ def test_phases_of_replaced_trainers_are_bounded() -> None:
         core.disconnect(feed.who.boot_id, 0.0)
     assert len(former.phases) == MAX_AGGREGATE
     assert former.delivery.series_refused == 2 * MAX_AGGREGATE
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_looking_ahead_is_what_a_question_would_find(seed: int) -> None:
+    """At any moment of random schedules: as far as a reader's answer would reach, with the same
+    parts, and nothing changes by it."""
+    random = Random(seed)
+    core = CriticalPath()
+    feed = Feed(core)
+    for event in events(random_schedule(random, 30), random):
+        feed(event)
+        if core.totals().models and random.random() < 0.2:
+            before = dump(core)
+            ahead = core.totals(ahead=True).models
+            assert dump(core) == before
+            model = random.choice(ahead)
+            core.timing(model.model_id, reset=random.random() < 0.5, now=0.0)
+            settled = {found.model_id: found for found in core.totals().models}[model.model_id]
+            assert (model.since, model.until) == (settled.since, settled.until)
+            assert model.sums.to_tuple() == pytest.approx(settled.sums.to_tuple(), abs=1e-9)

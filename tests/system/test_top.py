@@ -331,22 +331,22 @@ def test_answer_of_another_form(server: TimingServer, showing: Showing) -> None:
 
 def test_real_sidecar(tmp_path: Path) -> None:
     """Found by its socket; killed and started again at another port, it is found again."""
-    with start_sidecar(tmp_path) as sidecar:
-        if sidecar.http.get("/api/v1/overview").status_code == 404:
-            pytest.skip("this sidecar has no overview yet")
-        with top("--socket", sidecar.socket, "--interval", "0.2") as terminal:
-            terminal.wait_for(lambda text: "no trainer has connected yet" in text)
-            with Producer(sidecar.socket) as trainer:
-                trainer.greet()
-                trainer.work(["real-model"])
-                terminal.wait_for(lambda text: "real-model" in text)
-            sidecar.stop(signal.SIGKILL)
-            terminal.wait_for(lambda text: "Nobody listens at" in text)
-            with start_sidecar(tmp_path) as again, Producer(again.socket, "next") as trainer:
-                assert again.url != sidecar.url
-                trainer.greet()
-                trainer.work(["next-model"])
-                terminal.wait_for(lambda text: "next-model" in text)
-                document = json.loads(once("--socket", again.socket, "--json").stdout)
-                assert document["url"] == again.url
-                assert document["delivery"]["applied"] >= 1
+    with (
+        start_sidecar(tmp_path) as sidecar,
+        top("--socket", sidecar.socket, "--interval", "0.2") as terminal,
+    ):
+        terminal.wait_for(lambda text: "no trainer has connected yet" in text)
+        with Producer(sidecar.socket) as trainer:
+            trainer.greet()
+            trainer.work(["real-model"])
+            terminal.wait_for(lambda text: "real-model" in text)
+        sidecar.stop(signal.SIGKILL)
+        terminal.wait_for(lambda text: "Nobody listens at" in text)
+        with start_sidecar(tmp_path) as again, Producer(again.socket, "next") as trainer:
+            assert again.url != sidecar.url
+            trainer.greet()
+            trainer.work(["next-model"])
+            terminal.wait_for(lambda text: "next-model" in text)
+            document = json.loads(once("--socket", again.socket, "--json").stdout)
+            assert document["url"] == again.url
+            assert document["delivery"]["applied"] >= 1
