@@ -55,6 +55,11 @@ HEADERS: Final = {
 }
 
 
+_PAGE: Final = resources.files(__package__) / "page"
+_BODIES: Final = {name: _PAGE.joinpath(*name.split("/")).read_bytes() for name in PATHS.values()}
+"""Read with the module: a sidecar may give up the right to read where it is installed."""
+
+
 def routes() -> list[Route]:
     """One for each file. Bodies are plain and whole: a file's response is sent in pieces, which
     hypercorn and starlette do not agree about."""
@@ -62,7 +67,7 @@ def routes() -> list[Route]:
 
 
 def _route(path: str, name: str) -> Route:
-    body = resources.files(__package__).joinpath("page", *name.split("/")).read_bytes()
+    body = _BODIES[name]
     kind = _TYPES[name.rpartition(".")[2]]
 
     async def serve(request: Request) -> Response:

@@ -180,7 +180,8 @@ def test_it_draws(opened: Open, busy: tuple[SidecarProcess, Producer]) -> None:
         rows = page.locator("#spans tbody tr")
         spans = [[t0, lane, name] for lane, s in answer["spans"].items() for t0, _, name, _ in s]
         _, lane, name = max(spans)
-        assert rows.first.locator("td").all_inner_texts()[:2] == [lane, name]
+        expect(rows.first.locator("td").nth(0)).to_have_text(lane)
+        expect(rows.first.locator("td").nth(1)).to_have_text(name)
 
 
 def test_a_model_is_shown_closely(opened: Open, busy: tuple[SidecarProcess, Producer]) -> None:
