@@ -77,7 +77,8 @@ class Daemon:
                     ingest.give_way_to(lambda: server.is_working)
                     serve = partial(server.run, http, self._stop.wait)
                     await self._start(web, "the HTTP server", serve)
-                    with announced(self._options.socket, url, shared=bool(allowed)):
+                    own = self._options.passed is None
+                    with announced(self._options.socket, url, shared=bool(allowed), own=own):
                         ready = {"socket": str(self._options.socket), "http": url}
                         lines.write(json.dumps({"event": "lilo_sidecar_ready", **ready}))
                         await self._stop.wait()

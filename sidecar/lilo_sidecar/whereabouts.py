@@ -25,19 +25,21 @@ def url_file(socket: Path) -> Path:
 
 
 @contextlib.contextmanager
-def announced(socket: Path, url: str, *, shared: bool) -> Iterator[None]:
+def announced(socket: Path, url: str, *, shared: bool, own: bool) -> Iterator[None]:
     """Have the URL in its file until the end of the context. The directory is the one that the
     socket was just made in, which is nobody else's (`own_directory`).
 
     With mode 0600, or (``shared``: other users may connect to the socket) 0644. A file that cannot
-    be written is told to the log, and nothing else comes of it. What a successor has put there
-    meanwhile stays.
+    be written is told to the log if the socket is this sidecar's ``own`` (the directory of one that
+    systemd made is seldom its service's), and nothing else comes of it. What a successor has put
+    there meanwhile stays.
     """
     path = url_file(socket)
     try:
         made = _write(path, f"{url}\n".encode(), 0o644 if shared else 0o600)
     except OSError as error:
-        _log.warning(
+        _log.log(
+            logging.WARNING if own else logging.DEBUG,
             "cannot write %s, which tells others where this sidecar serves HTTP: %s; "
             "tell `lilo-sidecar check` and `top` with --http",
             path,
