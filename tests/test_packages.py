@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import importlib
 import importlib.metadata
 import json
@@ -74,9 +75,9 @@ def test_wheel_installs_all_three_packages(tmp_path: Path) -> None:
     names = zipfile.ZipFile(wheel).namelist()
     assert {name.partition("/")[0] for name in names if ".dist-info" not in name} == set(_PACKAGES)
     assert {f"{package}/py.typed" for package in _PACKAGES} <= set(names)
-    page = ROOT / "sidecar" / "lilo_sidecar" / "page"
+    page = ROOT / "sidecar" / "lilo_sidecar" / "web" / "page"
     assert {name for name in names if "/page/" in name} == {
-        f"lilo_sidecar/page/{path.relative_to(page).as_posix()}"
+        f"lilo_sidecar/web/page/{path.relative_to(page).as_posix()}"
         for path in page.rglob("*")
         if path.is_file()
     }
@@ -110,3 +111,20 @@ def test_editable_install_has_all_three_packages() -> None:
         assert Path(module.__file__).is_relative_to(ROOT)
     scripts = importlib.metadata.distribution("lilo-timing").entry_points
     assert "lilo-sidecar" in scripts.names
+
+
+def test_the_core_is_pure() -> None:
+    """It imports itself, the events it is told of, and nothing that has a clock, does I/O or
+    starts anything."""
+    allowed = {"__future__", "array", "bisect", "collections", "dataclasses", "enum", "functools"}
+    allowed |= {"heapq", "logging", "math", "msgpack", "operator", "re", "typing"}
+    for path in sorted((ROOT / "sidecar" / "lilo_sidecar" / "core").glob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Import):
+                assert {name.name for name in node.names} <= allowed, path.name
+            elif isinstance(node, ast.ImportFrom) and node.level == 0:
+                named = {(node.module, name.name) for name in node.names}
+                from_wire = named == {("lilo_engine_hook", "wire")}
+                assert from_wire or str(node.module).partition(".")[0] in allowed, path.name
+            elif isinstance(node, ast.ImportFrom):
+                assert node.level == 1 or node.module == "faults", path.name

@@ -4,7 +4,7 @@ The pure core is here to be imported; the daemon itself is the `lilo-sidecar` co
 packages (trio, hypercorn, starlette) this import does not load.
 """
 
-from .critical_path import CriticalPath
-from .timing import AGGREGATE, Health, Timing
+from .core.critical_path import CriticalPath
+from .core.timing import AGGREGATE, Health, Timing
 
 __all__ = ["AGGREGATE", "CriticalPath", "Health", "Timing"]

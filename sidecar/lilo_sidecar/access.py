@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from .errors import StartError
-from .regular import regular_file
+from .state.regular import regular_file
 
 MAX_TOKEN: Final = 4096
 """Bytes of a token file: a header of this size still passes every proxy's default limit."""

@@ -16,10 +16,10 @@ from typing import Final, NoReturn
 from lilo_engine_hook import default_socket_path
 
 from .access import check_exposure, read_token
-from .activation import PassedSocket, passed_socket
 from .addresses import host_and_port
 from .errors import StartError
-from .listening import check_socket_path
+from .intake.activation import PassedSocket, passed_socket
+from .intake.listening import check_socket_path
 from .options_asking import ASKING_VERBS, AskOptions, add_asking_verbs, asking_options
 from .options_trace import TraceOptions, add_trace, trace_options
 from .reporter import REPORT_INTERVAL

@@ -7,9 +7,9 @@ from typing import Final
 
 import trio
 
+from .core.timing import Timing
 from .output import LineWriter
-from .recorder import Recorder
-from .timing import Timing
+from .state.recorder import Recorder
 
 EVENT: Final = "lilo_critical_path"
 REPORT_INTERVAL: Final = 300.0

@@ -14,17 +14,17 @@ from typing import Final
 
 import trio
 
-from .activation import PassedListener
-from .api import Api
-from .ingest import Ingest
-from .listening import Listener, http_listener, unix_listener
+from .intake.activation import PassedListener
+from .intake.ingest import Ingest
+from .intake.listening import Listener, http_listener, unix_listener
 from .options import ServeOptions
 from .output import LineWriter
-from .recorder import Recorder
-from .recovery import recover
 from .reporter import Reporter
-from .state_directory import StateDirectory
-from .web import GRACEFUL_TIMEOUT, HttpServer, url_of
+from .state.directory import StateDirectory
+from .state.recorder import Recorder
+from .state.recovery import recover
+from .web.api import Api
+from .web.server import GRACEFUL_TIMEOUT, HttpServer, url_of
 from .whereabouts import announced
 
 CRASHED: Final = 1

@@ -18,8 +18,8 @@ from typing import Final
 from lilo_engine_hook import wire
 from lilo_engine_hook._peer import objection  # what a trainer's hook asks, word for word
 
-from .listening import MAX_SOCKET_PATH
-from .peers import peer_of
+from .intake.listening import MAX_SOCKET_PATH
+from .intake.peers import peer_of
 
 REFUSAL_TIMEOUT: Final = 1.0
 """Seconds that another user's sidecar has to say that it does not take us: it says so at once,

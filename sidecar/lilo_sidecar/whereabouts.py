@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from .regular import regular_file
+from .state.regular import regular_file
 
 _MAX_URL: Final = 256
 """Bytes of the file; an address and a port have a quarter of this."""

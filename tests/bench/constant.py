@@ -16,9 +16,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from lilo_sidecar.hosts import LoopbackHosts
-from lilo_sidecar.listening import http_listener
-from lilo_sidecar.web import HttpServer, url_of
+from lilo_sidecar.intake.listening import http_listener
+from lilo_sidecar.web.hosts import LoopbackHosts
+from lilo_sidecar.web.server import HttpServer, url_of
 
 
 async def serve(body: bytes) -> None:

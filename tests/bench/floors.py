@@ -11,7 +11,7 @@ import msgpack
 
 from bench.measure import Figure, compared, interleaved
 from lilo_engine_hook import wire
-from lilo_sidecar.critical_path import CriticalPath
+from lilo_sidecar.core.critical_path import CriticalPath
 from support.feed import hello
 
 _DECODED = "decoding the same bytes with msgpack, nothing else"

@@ -38,7 +38,7 @@ while True:
 SERVE = """
 import os, pkgutil, sys
 import encodings.ascii, encodings.latin_1, encodings.idna, lilo_sidecar
-for module in pkgutil.iter_modules(lilo_sidecar.__path__, "lilo_sidecar."):
+for module in pkgutil.walk_packages(lilo_sidecar.__path__, "lilo_sidecar."):
     if not module.name.endswith("__main__"):
         __import__(module.name)  # while it may still read the installation
 os.setgroups([])

@@ -108,6 +108,6 @@ def test_any_bytes_on_the_port_cost_only_their_connection(sidecar: SidecarProces
 
 def test_fuzz_is_the_one_of_the_document() -> None:
     """Every path that is served is fuzzed."""
-    from lilo_sidecar.openapi import document
+    from lilo_sidecar.web.openapi import document
 
     assert set(OPERATIONS) == set(document("1")["paths"])

@@ -5,10 +5,10 @@ from __future__ import annotations
 import contextlib
 import json
 
-from lilo_sidecar.critical_path import CriticalPath
-from lilo_sidecar.journal import MAGIC, BrokenJournalError, read_records
-from lilo_sidecar.recovery import replay
-from lilo_sidecar.snapshot import SnapshotError, dump, load
+from lilo_sidecar.core.critical_path import CriticalPath
+from lilo_sidecar.state.journal import MAGIC, BrokenJournalError, read_records
+from lilo_sidecar.state.recovery import replay
+from lilo_sidecar.state.snapshot import SnapshotError, dump, load
 from support.fuzzing import fuzz
 from support.sealing import sealed_record, sealed_snapshot
 from support.soak import rounds

@@ -8,11 +8,11 @@ import tracemalloc
 from itertools import count
 
 from lilo_engine_hook import wire
-from lilo_sidecar.critical_path import CriticalPath
-from lilo_sidecar.query import TimingQuery
-from lilo_sidecar.recorder import Recorder
-from lilo_sidecar.session import Session
-from lilo_sidecar.snapshot import dump, load
+from lilo_sidecar.core.critical_path import CriticalPath
+from lilo_sidecar.intake.session import Session
+from lilo_sidecar.state.recorder import Recorder
+from lilo_sidecar.state.snapshot import dump, load
+from lilo_sidecar.web.query import TimingQuery
 from support.fuzzing import fuzz
 from support.soak import rounds
 

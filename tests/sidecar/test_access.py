@@ -16,8 +16,8 @@ from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from lilo_sidecar.access import MAX_TOKEN, check_exposure, read_token
-from lilo_sidecar.bearer import BearerToken
 from lilo_sidecar.errors import StartError
+from lilo_sidecar.web.bearer import BearerToken
 from support.unreachable import in_time
 
 

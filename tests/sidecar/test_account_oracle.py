@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lilo_engine_hook import wire
-from lilo_sidecar.critical_path import CriticalPath
-from lilo_sidecar.timing import Step
+from lilo_sidecar.core.critical_path import CriticalPath
+from lilo_sidecar.core.timing import Step
 from support.feed import Feed, hello
 from support.schedule import LANE_OF, Command, Schedule, Work, events, random_schedule
 

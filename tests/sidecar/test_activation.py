@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from lilo_engine_hook import TimingObserver
-from lilo_sidecar.activation import PassedListener, PassedSocket, passed_socket
+from lilo_sidecar.intake.activation import PassedListener, PassedSocket, passed_socket
 from support.operations import Operation
 from support.producer import Producer
 from support.sidecar import COMMAND, TIMEOUT, running, wait_until

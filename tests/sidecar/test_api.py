@@ -6,10 +6,10 @@ import httpx
 import jsonschema
 import pytest
 
-from lilo_sidecar.answers import BadRequestError
-from lilo_sidecar.openapi import document
-from lilo_sidecar.query import parse_timing_query
-from lilo_sidecar.timing import Timing
+from lilo_sidecar.core.timing import Timing
+from lilo_sidecar.web.answers import BadRequestError
+from lilo_sidecar.web.openapi import document
+from lilo_sidecar.web.query import parse_timing_query
 from support.feed import Feed, hello, span
 from support.site import Site, busy, check
 

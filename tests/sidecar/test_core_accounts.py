@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from lilo_engine_hook import wire
-from lilo_sidecar import lanes
-from lilo_sidecar.critical_path import CriticalPath
-from lilo_sidecar.persistence import MAX_SAVERS
-from lilo_sidecar.timeline import LaneTimeline
-from lilo_sidecar.timing import LaneNow, WaitTiming
+from lilo_sidecar.core import lanes
+from lilo_sidecar.core.critical_path import CriticalPath
+from lilo_sidecar.core.persistence import MAX_SAVERS
+from lilo_sidecar.core.timeline import LaneTimeline
+from lilo_sidecar.core.timing import LaneNow, WaitTiming
 from support.feed import Feed, begin, finish, hello, span
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 from lilo_engine_hook import wire
-from lilo_sidecar import producers, trainer
-from lilo_sidecar.account import MAX_PIECES
-from lilo_sidecar.critical_path import CriticalPath
-from lilo_sidecar.models import MAX_FORGOTTEN, MAX_MODELS
-from lilo_sidecar.producers import MAX_BOOTS, MAX_SERIES
-from lilo_sidecar.records import MAX_AGGREGATE
-from lilo_sidecar.trainer import MAX_PENDING
+from lilo_sidecar.core import producers, trainer
+from lilo_sidecar.core.account import MAX_PIECES
+from lilo_sidecar.core.critical_path import CriticalPath
+from lilo_sidecar.core.models import MAX_FORGOTTEN, MAX_MODELS
+from lilo_sidecar.core.producers import MAX_BOOTS, MAX_SERIES
+from lilo_sidecar.core.records import MAX_AGGREGATE
+from lilo_sidecar.core.trainer import MAX_PENDING
 from support.feed import Feed, begin, finish, hello, span
 
 

@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lilo_engine_hook import wire
-from lilo_sidecar.critical_path import CriticalPath
-from lilo_sidecar.cursor import Cursor
-from lilo_sidecar.timing import Timing
+from lilo_sidecar.core.critical_path import CriticalPath
+from lilo_sidecar.core.cursor import Cursor
+from lilo_sidecar.core.timing import Timing
 from support.feed import Feed, begin, finish, hello, span
 
 MODELS = ("a", "b", "c")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from lilo_engine_hook import wire
-from lilo_sidecar.critical_path import CriticalPath
+from lilo_sidecar.core.critical_path import CriticalPath
 from support.feed import Feed, begin, finish, hello, span
 
 

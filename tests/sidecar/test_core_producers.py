@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from lilo_engine_hook import wire
-from lilo_sidecar.critical_path import CriticalPath
-from lilo_sidecar.producers import MAX_BOOTS, MAX_EARLY, MAX_EARLY_BYTES
-from lilo_sidecar.timing import Health
-from lilo_sidecar.trainer import Trainer
+from lilo_sidecar.core.critical_path import CriticalPath
+from lilo_sidecar.core.producers import MAX_BOOTS, MAX_EARLY, MAX_EARLY_BYTES
+from lilo_sidecar.core.timing import Health
+from lilo_sidecar.core.trainer import Trainer
 from support.feed import Feed, begin, hello, span
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from lilo_engine_hook import wire
-from lilo_sidecar.critical_path import CriticalPath
-from lilo_sidecar.cursor import Cursor
-from lilo_sidecar.departed import KEPT_FOR, MAX_DEPARTED
-from lilo_sidecar.readers import READERS_OF_ALL, READERS_OF_MODEL
-from lilo_sidecar.timing import Timing
+from lilo_sidecar.core.critical_path import CriticalPath
+from lilo_sidecar.core.cursor import Cursor
+from lilo_sidecar.core.departed import KEPT_FOR, MAX_DEPARTED
+from lilo_sidecar.core.readers import READERS_OF_ALL, READERS_OF_MODEL
+from lilo_sidecar.core.timing import Timing
 from support.feed import Feed, begin, finish, hello, span
 
 

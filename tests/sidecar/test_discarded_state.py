@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from lilo_sidecar.query import TimingQuery
-from lilo_sidecar.state_files import remove_file
+from lilo_sidecar.state.files import remove_file
+from lilo_sidecar.web.query import TimingQuery
 from support.feed import span
 from support.journaled import Clock, begun, epoch, executions, killed, open_recorder
 from support.unreachable import full_disk, place_of_a_user
@@ -37,7 +37,7 @@ def test_kill_at_any_moment_of_a_discard(tmp_path: Path, monkeypatch: pytest.Mon
             left -= 1
             remove_file(file)
 
-        monkeypatch.setattr("lilo_sidecar.state_directory.remove_file", remove)
+        monkeypatch.setattr("lilo_sidecar.state.directory.remove_file", remove)
         assert recorder._directory is not None
         with contextlib.suppress(KilledError):
             recorder._directory.discard()

@@ -7,11 +7,11 @@ from random import Random
 
 import pytest
 
-from lilo_sidecar import history
-from lilo_sidecar.account import StepSums
-from lilo_sidecar.critical_path import CriticalPath
-from lilo_sidecar.history import KEPT_FOR, MAX_INTERVALS, MAX_MODELS_SHOWN, History, latest
-from lilo_sidecar.totals import ModelTotals
+from lilo_sidecar.core import history
+from lilo_sidecar.core.account import StepSums
+from lilo_sidecar.core.critical_path import CriticalPath
+from lilo_sidecar.core.history import KEPT_FOR, MAX_INTERVALS, MAX_MODELS_SHOWN, History, latest
+from lilo_sidecar.core.totals import ModelTotals
 from support.feed import Feed
 from support.schedule import events, random_schedule
 

@@ -17,10 +17,11 @@ import trio
 import trio.testing
 
 from lilo_engine_hook import wire
-from lilo_sidecar import ingest
-from lilo_sidecar.connection import READ_BYTES
-from lilo_sidecar.critical_path import CriticalPath
-from lilo_sidecar.ingest import (
+from lilo_sidecar.core.critical_path import CriticalPath
+from lilo_sidecar.core.timing import Timing
+from lilo_sidecar.intake import ingest
+from lilo_sidecar.intake.connection import READ_BYTES
+from lilo_sidecar.intake.ingest import (
     ANSWER_TIMEOUT,
     DRAIN_TIMEOUT,
     HELLO_TIMEOUT,
@@ -28,10 +29,9 @@ from lilo_sidecar.ingest import (
     MAX_CONNECTIONS,
     Ingest,
 )
-from lilo_sidecar.listening import UnixListener, unix_listener
-from lilo_sidecar.recorder import Recorder
-from lilo_sidecar.throttle import LINES
-from lilo_sidecar.timing import Timing
+from lilo_sidecar.intake.listening import UnixListener, unix_listener
+from lilo_sidecar.intake.throttle import LINES
+from lilo_sidecar.state.recorder import Recorder
 from support.feed import span
 from support.producer import Producer, hello_frame
 

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lilo_sidecar.journal import (
+from lilo_sidecar.state.journal import (
     MAGIC,
     MAX_RECORD,
     Applied,

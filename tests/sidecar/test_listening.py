@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from lilo_sidecar import listening
 from lilo_sidecar.errors import StartError
-from lilo_sidecar.listening import http_listener, unix_listener
-from lilo_sidecar.web import url_of
+from lilo_sidecar.intake import listening
+from lilo_sidecar.intake.listening import http_listener, unix_listener
+from lilo_sidecar.web.server import url_of
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away")
 

@@ -15,8 +15,8 @@ from prometheus_client import parser as text_format
 from prometheus_client.openmetrics import parser as openmetrics
 
 from lilo_engine_hook import wire
-from lilo_sidecar.lanes import MAX_LANES
-from lilo_sidecar.metric_families import MAX_NAMED_MODELS
+from lilo_sidecar.core.lanes import MAX_LANES
+from lilo_sidecar.web.metric_families import MAX_NAMED_MODELS
 from support.feed import Feed, begin, finish, hello, span
 from support.schedule import events, random_schedule
 from support.site import Site

@@ -11,15 +11,15 @@ import pytest
 import trio
 
 from lilo_engine_hook import wire
-from lilo_sidecar import assets
-from lilo_sidecar.answers import BadRequestError
-from lilo_sidecar.history import MAX_INTERVALS, MAX_MODELS_SHOWN, SAMPLE_INTERVAL
-from lilo_sidecar.overview import FRESH, Overview
-from lilo_sidecar.query import parse_overview_query
-from lilo_sidecar.recent_spans import MAX_SPANS
-from lilo_sidecar.recorder import Recorder
-from lilo_sidecar.snapshot import dump
-from lilo_sidecar.timing import LaneNow
+from lilo_sidecar.core.history import MAX_INTERVALS, MAX_MODELS_SHOWN, SAMPLE_INTERVAL
+from lilo_sidecar.core.recent_spans import MAX_SPANS
+from lilo_sidecar.core.timing import LaneNow
+from lilo_sidecar.state.recorder import Recorder
+from lilo_sidecar.state.snapshot import dump
+from lilo_sidecar.web import assets
+from lilo_sidecar.web.answers import BadRequestError
+from lilo_sidecar.web.overview import FRESH, Overview
+from lilo_sidecar.web.query import parse_overview_query
 from support.feed import begin, finish, hello, span
 from support.site import Site, busy, check
 
@@ -255,7 +255,7 @@ def test_version_and_core_are_what_it_was_given() -> None:
 
 
 def files_of_the_page() -> set[str]:
-    page = Path(str(resources.files("lilo_sidecar") / "page"))
+    page = Path(str(resources.files("lilo_sidecar.web") / "page"))
     found = {path.relative_to(page).as_posix() for path in page.rglob("*") if path.is_file()}
     return found - {"vendor/README.md", "vendor/uPlot.LICENSE"}
 
@@ -265,7 +265,7 @@ def test_every_file_of_the_page_is_served(site: Watched) -> None:
     assert set(assets.PATHS.values()) == files_of_the_page()
     for path, name in assets.PATHS.items():
         answer = site.get(path)
-        kept = resources.files("lilo_sidecar").joinpath("page", name).read_bytes()
+        kept = resources.files("lilo_sidecar.web").joinpath("page", name).read_bytes()
         assert (answer.status_code, answer.content) == (200, kept), path
     assert site.get("/").headers["content-type"] == "text/html; charset=utf-8"
     assert site.get("/page/page.js").headers["content-type"].startswith("text/javascript")
@@ -298,7 +298,7 @@ def test_the_page_is_open_and_its_figures_are_not(site: Watched) -> None:
 
 def test_what_others_wrote_is_named_with_its_licence() -> None:
     """The chart library's file says the version that the table does, and its licence is there."""
-    vendor = resources.files("lilo_sidecar") / "page" / "vendor"
+    vendor = resources.files("lilo_sidecar.web") / "page" / "vendor"
     table = (vendor / "README.md").read_text()
     assert "1.6.32 | MIT" in table
     assert "leeoniya/uPlot (v1.6.32)" in (vendor / "uPlot.iife.min.js").read_text()[:400]

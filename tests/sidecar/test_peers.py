@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from lilo_engine_hook import TimingObserver
-from lilo_sidecar.peers import MAX_TOLD, Peer, Peers, peer_of
+from lilo_sidecar.intake.peers import MAX_TOLD, Peer, Peers, peer_of
 from support.producer import Producer
 from support.sidecar import SidecarProcess, start_sidecar
 

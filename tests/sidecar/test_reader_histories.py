@@ -10,9 +10,9 @@ from random import Random
 import pytest
 
 from lilo_engine_hook import wire
-from lilo_sidecar.cursor import Cursor
-from lilo_sidecar.query import TimingQuery
-from lilo_sidecar.timing import Timing
+from lilo_sidecar.core.cursor import Cursor
+from lilo_sidecar.core.timing import Timing
+from lilo_sidecar.web.query import TimingQuery
 from support.feed import hello, span
 from support.journaled import Client, Clock, open_recorder
 from support.soak import rounds

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from lilo_engine_hook import wire
-from lilo_sidecar.critical_path import CriticalPath
-from lilo_sidecar.cursor import Cursor
-from lilo_sidecar.timing import Timing
+from lilo_sidecar.core.critical_path import CriticalPath
+from lilo_sidecar.core.cursor import Cursor
+from lilo_sidecar.core.timing import Timing
 from support.feed import Feed, hello, span
 
 BACKEND = hello("backend", role="backend")

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from lilo_engine_hook import wire
-from lilo_sidecar import recent_spans
-from lilo_sidecar.critical_path import CriticalPath
-from lilo_sidecar.recent_spans import MAX_SPANS, MAX_TEXT, RecentSpans
-from lilo_sidecar.recorder import Recorder
+from lilo_sidecar.core import recent_spans
+from lilo_sidecar.core.critical_path import CriticalPath
+from lilo_sidecar.core.recent_spans import MAX_SPANS, MAX_TEXT, RecentSpans
+from lilo_sidecar.state.recorder import Recorder
 from support.feed import begin, hello, span
 
 ALL = float("-inf")

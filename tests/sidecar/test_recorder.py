@@ -11,11 +11,11 @@ import pytest
 import trio
 import trio.testing
 
-from lilo_sidecar import snapshot
-from lilo_sidecar.critical_path import CriticalPath
-from lilo_sidecar.query import TimingQuery
-from lilo_sidecar.recorder import TEND_INTERVAL, JournalStatus, Recorder
-from lilo_sidecar.state_directory import StateDirectory
+from lilo_sidecar.core.critical_path import CriticalPath
+from lilo_sidecar.state import snapshot
+from lilo_sidecar.state.directory import StateDirectory
+from lilo_sidecar.state.recorder import TEND_INTERVAL, JournalStatus, Recorder
+from lilo_sidecar.web.query import TimingQuery
 from support.feed import begin, hello, span
 from support.journaled import Client, Clock, open_recorder
 from support.unreachable import full_disk as no_room
@@ -97,7 +97,7 @@ def test_state_too_large_is_tried_less_and_less_often(
         looks.append(look)
         return snapshot.dump(core)
 
-    monkeypatch.setattr("lilo_sidecar.recorder.dump", noted)
+    monkeypatch.setattr("lilo_sidecar.state.recorder.dump", noted)
     monkeypatch.setattr(snapshot, "MAX_SNAPSHOT", 100)
     look = 0
     recorder = open_recorder(tmp_path / "state", Clock())

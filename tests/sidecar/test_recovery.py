@@ -9,23 +9,23 @@ from pathlib import Path
 import pytest
 
 from lilo_engine_hook import wire
-from lilo_sidecar import recorder as recording
-from lilo_sidecar import state_directory
-from lilo_sidecar.critical_path import CriticalPath
-from lilo_sidecar.cursor import Cursor
-from lilo_sidecar.journal import MAGIC, MAX_RECORD, Applied, Connected, encode, read_records
-from lilo_sidecar.query import TimingQuery
-from lilo_sidecar.recorder import Recorder
-from lilo_sidecar.recovery import replay
-from lilo_sidecar.snapshot import MAX_SNAPSHOT, dump, load
-from lilo_sidecar.state_directory import (
+from lilo_sidecar.core.critical_path import CriticalPath
+from lilo_sidecar.core.cursor import Cursor
+from lilo_sidecar.core.timing import IntervalTiming
+from lilo_sidecar.state import directory as state_directory
+from lilo_sidecar.state import recorder as recording
+from lilo_sidecar.state.directory import (
     MAX_BYTES,
     MAX_JOURNALS_BACK,
     MAX_LOOK_BACK,
     MAX_TAIL,
 )
-from lilo_sidecar.state_files import write_file
-from lilo_sidecar.timing import IntervalTiming
+from lilo_sidecar.state.files import write_file
+from lilo_sidecar.state.journal import MAGIC, MAX_RECORD, Applied, Connected, encode, read_records
+from lilo_sidecar.state.recorder import Recorder
+from lilo_sidecar.state.recovery import replay
+from lilo_sidecar.state.snapshot import MAX_SNAPSHOT, dump, load
+from lilo_sidecar.web.query import TimingQuery
 from support.feed import Feed, hello, span
 from support.journaled import Client, Clock, Traffic, answers, killed, open_recorder
 
@@ -162,7 +162,7 @@ def test_directory_stays_under_its_bound(tmp_path: Path, monkeypatch: pytest.Mon
     hundredth, and a look at the directory after every write."""
     monkeypatch.setattr(recording, "_MIN_TAIL", MAX_TAIL // 100)
     monkeypatch.setattr(recording, "MAX_TAIL", MAX_TAIL // 100)
-    monkeypatch.setattr("lilo_sidecar.state_directory.MAX_LOOK_BACK", MAX_LOOK_BACK // 100)
+    monkeypatch.setattr("lilo_sidecar.state.directory.MAX_LOOK_BACK", MAX_LOOK_BACK // 100)
     path = tmp_path / "state"
     peak = 0
 
@@ -174,7 +174,7 @@ def test_directory_stays_under_its_bound(tmp_path: Path, monkeypatch: pytest.Mon
         write_file(name, data)
         look()
 
-    monkeypatch.setattr("lilo_sidecar.state_directory.write_file", write)
+    monkeypatch.setattr("lilo_sidecar.state.directory.write_file", write)
     clock, engine = Clock(), Client(hello())
     recorder = open_recorder(path, clock)
     engine.greet(recorder)
@@ -233,7 +233,7 @@ def test_older_journals_go_where_there_is_no_room(
     snapshots = len(dump(recorder._core)) + (path / "snapshot-5").stat().st_size
     present = (path / "journal-5").stat().st_size
     monkeypatch.setattr(
-        "lilo_sidecar.state_directory.MAX_BYTES",
+        "lilo_sidecar.state.directory.MAX_BYTES",
         snapshots + present + 2 * size - 1 + state_directory._MAX_JOURNAL,
     )
     recorder._begin()

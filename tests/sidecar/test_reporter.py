@@ -10,10 +10,10 @@ from typing import Any
 import trio
 import trio.testing
 
-from lilo_sidecar.critical_path import CriticalPath
+from lilo_sidecar.core.critical_path import CriticalPath
 from lilo_sidecar.output import LineWriter
-from lilo_sidecar.recorder import Recorder
 from lilo_sidecar.reporter import REPORT_INTERVAL, Reporter
+from lilo_sidecar.state.recorder import Recorder
 from support.feed import Feed, span
 
 

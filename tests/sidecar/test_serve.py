@@ -12,13 +12,13 @@ from pathlib import Path
 import pytest
 import trio
 
-from lilo_sidecar.ingest import Ingest
-from lilo_sidecar.listening import UnixListener
+from lilo_sidecar.intake.ingest import Ingest
+from lilo_sidecar.intake.listening import UnixListener
 from lilo_sidecar.options import ServeOptions
 from lilo_sidecar.output import LineWriter
 from lilo_sidecar.reporter import Reporter
 from lilo_sidecar.serve import CRASHED, Daemon
-from lilo_sidecar.web import HttpServer
+from lilo_sidecar.web.server import HttpServer
 
 
 @pytest.fixture(autouse=True)

@@ -13,11 +13,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lilo_engine_hook import wire
-from lilo_sidecar import snapshot
-from lilo_sidecar.critical_path import CriticalPath
-from lilo_sidecar.ledger import Cuts
-from lilo_sidecar.models import MAX_MODELS
-from lilo_sidecar.snapshot import (
+from lilo_sidecar.core.critical_path import CriticalPath
+from lilo_sidecar.core.ledger import Cuts
+from lilo_sidecar.core.models import MAX_MODELS
+from lilo_sidecar.state import snapshot
+from lilo_sidecar.state.codec import BrokenStateError, StateCodec
+from lilo_sidecar.state.snapshot import (
     MAX_SNAPSHOT,
     OtherVersionError,
     SnapshotError,
@@ -25,7 +26,6 @@ from lilo_sidecar.snapshot import (
     dump,
     load,
 )
-from lilo_sidecar.state_codec import BrokenStateError, StateCodec
 from support.feed import Feed, hello, span
 from support.sealing import sealed_snapshot
 
@@ -155,7 +155,9 @@ def test_version_covers_all_that_decides_what_a_state_means() -> None:
     imported = {
         name
         for module in snapshot._CODE
-        for name in re.findall(r"^from \.(\w+) import", inspect.getsource(module), re.MULTILINE)
+        for name in re.findall(
+            r"^from \.{1,2}(?:core\.)?(\w+) import", inspect.getsource(module), re.MULTILINE
+        )
     }
     assert imported - covered == {"cursor", "faults", "timing", "totals"}
 

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from lilo_sidecar import state_directory
-from lilo_sidecar.journal import MAGIC, JournalFile
-from lilo_sidecar.recovery import recover
-from lilo_sidecar.state_directory import MAX_BYTES, StateDirectory
-from lilo_sidecar.state_files import MAX_NUMBER
+from lilo_sidecar.state import directory as state_directory
+from lilo_sidecar.state.directory import MAX_BYTES, StateDirectory
+from lilo_sidecar.state.files import MAX_NUMBER
+from lilo_sidecar.state.journal import MAGIC, JournalFile
+from lilo_sidecar.state.recovery import recover
 from support.feed import span
 from support.journaled import Clock, begun, executions, killed, open_recorder
 from support.unreachable import descriptors, full_disk, in_time
@@ -44,7 +44,7 @@ def test_begin_that_fails_at_the_last_moment_leaves_nothing_behind(
         (tmp_path / "snapshot-1").mkdir()
         return JournalFile(path)
 
-    monkeypatch.setattr("lilo_sidecar.state_directory.JournalFile", begun_late)
+    monkeypatch.setattr("lilo_sidecar.state.directory.JournalFile", begun_late)
     with pytest.raises(IsADirectoryError):
         directory.begin(b"snapshot")
     assert descriptors() == before

@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from lilo_sidecar.throttle import LINES, MAX_KINDS, PERIOD, Throttle
+from lilo_sidecar.intake.throttle import LINES, MAX_KINDS, PERIOD, Throttle
 
 
 class Told:

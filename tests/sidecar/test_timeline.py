@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lilo_sidecar import timeline
-from lilo_sidecar.timeline import MAX_SPANS, LaneTimeline
+from lilo_sidecar.core import timeline
+from lilo_sidecar.core.timeline import MAX_SPANS, LaneTimeline
 
 _quarters = st.integers(0, 200).map(lambda quarter: quarter / 4)
 

@@ -8,13 +8,13 @@ from random import Random
 import pytest
 
 from lilo_engine_hook import wire
-from lilo_sidecar.critical_path import CriticalPath
-from lilo_sidecar.delivery import Delivery
-from lilo_sidecar.former import Former
-from lilo_sidecar.records import MAX_AGGREGATE
-from lilo_sidecar.series import NO_WAIT
-from lilo_sidecar.snapshot import dump
-from lilo_sidecar.totals import Totals
+from lilo_sidecar.core.critical_path import CriticalPath
+from lilo_sidecar.core.delivery import Delivery
+from lilo_sidecar.core.former import Former
+from lilo_sidecar.core.records import MAX_AGGREGATE
+from lilo_sidecar.core.series import NO_WAIT
+from lilo_sidecar.core.totals import Totals
+from lilo_sidecar.state.snapshot import dump
 from support.feed import Feed, begin, finish, hello, span
 from support.schedule import events, random_schedule
 

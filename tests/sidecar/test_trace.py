@@ -13,16 +13,16 @@ import pytest
 
 from lilo_engine_hook import wire
 from lilo_sidecar.errors import StartError
-from lilo_sidecar.journal import MAGIC, Applied, Connected, JournalFile
 from lilo_sidecar.options import parse
 from lilo_sidecar.options_trace import TraceOptions
-from lilo_sidecar.query import TimingQuery
-from lilo_sidecar.recorder import Recorder
-from lilo_sidecar.state_directory import MAX_TAIL
-from lilo_sidecar.state_files import Entry, entries
+from lilo_sidecar.state.directory import MAX_TAIL
+from lilo_sidecar.state.files import Entry, entries
+from lilo_sidecar.state.journal import MAGIC, Applied, Connected, JournalFile
+from lilo_sidecar.state.recorder import Recorder
 from lilo_sidecar.trace import export
 from lilo_sidecar.trace import journal as trace_journal
 from lilo_sidecar.trace.journal import read_journals
+from lilo_sidecar.web.query import TimingQuery
 from support.feed import begin, finish, hello, span
 from support.journaled import Client, Clock, begun, killed, open_recorder
 from support.sidecar import COMMAND

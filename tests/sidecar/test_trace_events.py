@@ -9,7 +9,7 @@ from random import Random
 import pytest
 
 from lilo_engine_hook import wire
-from lilo_sidecar.spans import phase_of
+from lilo_sidecar.core.spans import phase_of
 from lilo_sidecar.trace.events import NEIGHBOR, Tracer
 from lilo_sidecar.trace.reports import Report
 from lilo_sidecar.trace.tracks import MAX_ROWS

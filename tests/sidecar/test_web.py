@@ -14,15 +14,15 @@ import trio
 import trio.testing
 from starlette.types import Receive, Scope, Send
 
-from lilo_sidecar.http1 import MAX_HEAD
-from lilo_sidecar.http_connection import (
+from lilo_sidecar.intake.listening import http_listener
+from lilo_sidecar.intake.throttle import LINES
+from lilo_sidecar.web.http1 import MAX_HEAD
+from lilo_sidecar.web.http_connection import (
     ANSWER_TIMEOUT,
     GRACEFUL_TIMEOUT,
     HEAD_TIMEOUT,
 )
-from lilo_sidecar.listening import http_listener
-from lilo_sidecar.throttle import LINES
-from lilo_sidecar.web import MAX_CONNECTIONS, PATIENCE, HttpServer, HttpStatistics
+from lilo_sidecar.web.server import MAX_CONNECTIONS, PATIENCE, HttpServer, HttpStatistics
 
 REQUEST = b"GET / HTTP/1.1\r\nhost: x\r\n\r\n"
 HANG = b"GET /hang HTTP/1.1\r\nhost: x\r\n\r\n"

@@ -25,7 +25,7 @@ import os, sys
 if sys.argv[3]:
     sys.path.insert(0, sys.argv[3])
 import encodings.ascii, encodings.latin_1, encodings.idna, pkgutil, lilo_sidecar
-for module in pkgutil.iter_modules(lilo_sidecar.__path__, "lilo_sidecar."):
+for module in pkgutil.walk_packages(lilo_sidecar.__path__, "lilo_sidecar."):
     if not module.name.endswith("__main__"):
         __import__(module.name)
 """

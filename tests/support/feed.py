@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from lilo_engine_hook import wire
-from lilo_sidecar.critical_path import CriticalPath
-from lilo_sidecar.timing import Timing
+from lilo_sidecar.core.critical_path import CriticalPath
+from lilo_sidecar.core.timing import Timing
 
 
 def hello(

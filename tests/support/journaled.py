@@ -7,11 +7,11 @@ from pathlib import Path
 from random import Random
 
 from lilo_engine_hook import wire
-from lilo_sidecar.cursor import Cursor
-from lilo_sidecar.query import TimingQuery
-from lilo_sidecar.recorder import Recorder
-from lilo_sidecar.recovery import recover
-from lilo_sidecar.state_directory import StateDirectory
+from lilo_sidecar.core.cursor import Cursor
+from lilo_sidecar.state.directory import StateDirectory
+from lilo_sidecar.state.recorder import Recorder
+from lilo_sidecar.state.recovery import recover
+from lilo_sidecar.web.query import TimingQuery
 from support.feed import hello, span
 from support.schedule import events, random_schedule
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import zlib
 
-from lilo_sidecar.critical_path import CriticalPath
-from lilo_sidecar.snapshot import dump
+from lilo_sidecar.core.critical_path import CriticalPath
+from lilo_sidecar.state.snapshot import dump
 
 
 def sealed_record(payload: bytes) -> bytes:

@@ -11,13 +11,13 @@ import jsonschema
 import trio
 
 from lilo_engine_hook import wire
-from lilo_sidecar.api import Api
-from lilo_sidecar.critical_path import CriticalPath
-from lilo_sidecar.ingest import Ingest
-from lilo_sidecar.openapi import document
+from lilo_sidecar.core.critical_path import CriticalPath
+from lilo_sidecar.intake.ingest import Ingest
 from lilo_sidecar.output import LineWriter
-from lilo_sidecar.recorder import Recorder
 from lilo_sidecar.reporter import Reporter
+from lilo_sidecar.state.recorder import Recorder
+from lilo_sidecar.web.api import Api
+from lilo_sidecar.web.openapi import document
 from support.feed import Feed, begin, finish, hello, span
 
 

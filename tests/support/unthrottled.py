@@ -12,7 +12,7 @@ from support.sidecar import SidecarProcess, running
 
 _CODE = """
 import sys
-from lilo_sidecar import throttle
+from lilo_sidecar.intake import throttle
 throttle.PERIOD = 0.0
 from lilo_sidecar.cli import main
 sys.exit(main())

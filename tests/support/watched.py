@@ -17,7 +17,7 @@ from support.sidecar import SidecarProcess, running, wait_until
 
 _CODE = """
 import sys
-from lilo_sidecar import overview
+from lilo_sidecar.web import overview
 overview.SAMPLE_INTERVAL = 0.05
 overview.FRESH = 0.0
 from lilo_sidecar.cli import main

@@ -23,9 +23,9 @@ from lilo_engine_hook import wire
 from lilo_sidecar import asking, options_asking
 from lilo_sidecar.check.gather import READER
 from lilo_sidecar.check.trainer_findings import STUCK_AFTER
-from lilo_sidecar.ingest import MAX_CONNECTIONS
-from lilo_sidecar.timing import AGGREGATE
-from lilo_sidecar.trainer import MAX_PENDING
+from lilo_sidecar.core.timing import AGGREGATE
+from lilo_sidecar.core.trainer import MAX_PENDING
+from lilo_sidecar.intake.ingest import MAX_CONNECTIONS
 from support.checking import altered, check, check_as, lines_of_check
 from support.feed import begin, span
 from support.forked import ForkedProcess

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ..asking import AskError, Trouble
-from ..delivery import Delivery
+from ..core.delivery import Delivery
 from ..socket_probe import SocketProbe
 
 

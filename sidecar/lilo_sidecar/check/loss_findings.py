@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from ..delivery import Delivery
+from ..core.delivery import Delivery
 from ..words import count
 from .facts import Facts
 from .finding import Finding

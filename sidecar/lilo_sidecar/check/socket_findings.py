@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ..listening import MAX_SOCKET_PATH
+from ..intake.listening import MAX_SOCKET_PATH
 from ..socket_probe import SocketProbe, SocketState
 from .facts import Facts
 from .finding import Finding

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from ..asking import AskError, Trouble
-from ..delivery import Delivery
+from ..core.delivery import Delivery
 
 WINDOW: Final = 120.0
 """Seconds that lanes and activity are shown for: in a terminal of 80 columns, a cell of a lane has

@@ -11,8 +11,8 @@ from typing import Final
 
 from lilo_engine_hook import wire
 
-from ..model import REGISTRATION
-from ..spans import phase_of, request_ids_of
+from ..core.model import REGISTRATION
+from ..core.spans import phase_of, request_ids_of
 from .processes import (
     Change,
     TracedCommand,

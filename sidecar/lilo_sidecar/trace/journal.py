@@ -9,9 +9,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from ..errors import StartError
-from ..regular import regular_file
-from ..state_directory import MAX_BYTES
-from ..state_files import entries
+from ..state.directory import MAX_BYTES
+from ..state.files import entries
+from ..state.regular import regular_file
 
 
 def read_journals(directory: Path) -> list[bytes]:

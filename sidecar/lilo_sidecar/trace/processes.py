@@ -9,8 +9,8 @@ from typing import Final, NamedTuple
 
 from lilo_engine_hook import wire
 
-from ..activity import Activities
-from ..lanes import GPU
+from ..core.activity import Activities
+from ..core.lanes import GPU
 from .tracks import Entry, Group, thread_numbers
 
 _ROLES: Final = {wire.Role.ENGINE: "trainer", wire.Role.BACKEND: "backend"}

@@ -8,7 +8,14 @@ from typing import NamedTuple
 
 from lilo_engine_hook import wire
 
-from ..journal import Applied, BrokenJournalError, Connected, Disconnected, Record, read_records
+from ..state.journal import (
+    Applied,
+    BrokenJournalError,
+    Connected,
+    Disconnected,
+    Record,
+    read_records,
+)
 
 
 class Report(NamedTuple):

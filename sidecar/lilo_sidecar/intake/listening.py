@@ -15,8 +15,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, Protocol
 
+from ..errors import StartError
 from .directories import own_directory
-from .errors import StartError
 
 MAX_SOCKET_PATH: Final = 107
 """Bytes: what `sun_path` holds beside its final zero; unix(7)."""
@@ -32,7 +32,7 @@ EXHAUSTED: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.E
 _LOCK_TIMEOUT: Final = 1.0
 """Seconds; whoever starts holds the lock for a few milliseconds."""
 
-_log = logging.getLogger("lilo_sidecar.ingest")
+_log = logging.getLogger("lilo_sidecar.intake.ingest")
 
 
 class Listener(Protocol):

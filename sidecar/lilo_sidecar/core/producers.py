@@ -9,10 +9,10 @@ from typing import Final
 
 from lilo_engine_hook import wire
 
+from ..faults import described
 from .account import StepSums
 from .delivery import Tally
 from .departed import Departed
-from .faults import described
 from .former import Former
 from .ledger import Cuts
 from .models import Models, Shared

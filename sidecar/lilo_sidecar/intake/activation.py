@@ -14,14 +14,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from .errors import StartError
+from ..errors import StartError
 
 FIRST_DESCRIPTOR: Final = 3
 """Of those that are passed: the first one after stdin, stdout and stderr."""
 _VARIABLES: Final = ("LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES", "LISTEN_PIDFDID")
 _WANTED: Final = "the unit has one ListenStream= with the path of a Unix socket"
 
-_log = logging.getLogger("lilo_sidecar.ingest")
+_log = logging.getLogger("lilo_sidecar.intake.ingest")
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ import stat
 from pathlib import Path
 from typing import Final
 
-from .errors import StartError
+from ..errors import StartError
 
 MAX_LINKS: Final = 40
 """Links that are followed, as the system has it; path_resolution(7)."""

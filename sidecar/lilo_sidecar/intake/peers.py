@@ -16,7 +16,7 @@ _ROOT: Final = 0
 _UCRED: Final = struct.Struct("iII")
 """``struct ucred`` in unix(7): pid, uid, gid."""
 
-_log = logging.getLogger("lilo_sidecar.ingest")
+_log = logging.getLogger("lilo_sidecar.intake.ingest")
 
 
 class Peer(NamedTuple):

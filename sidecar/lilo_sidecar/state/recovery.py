@@ -9,9 +9,10 @@ from typing import Final
 
 from lilo_engine_hook import wire
 
-from .critical_path import CriticalPath
-from .cursor import Cursor
-from .faults import described
+from ..core.critical_path import CriticalPath
+from ..core.cursor import Cursor
+from ..faults import described
+from .directory import StateDirectory
 from .journal import (
     Applied,
     Asked,
@@ -23,11 +24,10 @@ from .journal import (
     read_records,
 )
 from .snapshot import OtherVersionError, SnapshotError, load
-from .state_directory import StateDirectory
 
 _SET_ASIDE: Final = "the state is set aside, and the figures begin anew: %s"
 
-_log = logging.getLogger("lilo_sidecar.journal")
+_log = logging.getLogger("lilo_sidecar.state.journal")
 
 
 def recover(directory: StateDirectory, now: float) -> CriticalPath:

@@ -16,15 +16,15 @@ import trio
 
 from lilo_engine_hook import wire
 
-from .critical_path import CriticalPath
-from .faults import described
+from ..core.critical_path import CriticalPath
+from ..core.recent_spans import RecentSpans
+from ..core.timing import Health, Timing
+from ..core.totals import Totals
+from ..faults import described
+from ..web.query import TimingQuery
+from .directory import MAX_TAIL, StateDirectory
 from .journal import Applied, Asked, Connected, Disconnected, JournalFile, Record
-from .query import TimingQuery
-from .recent_spans import RecentSpans
 from .snapshot import SnapshotTooLargeError, dump
-from .state_directory import MAX_TAIL, StateDirectory
-from .timing import Health, Timing
-from .totals import Totals
 
 TEND_INTERVAL: Final = 5.0
 """Seconds between looks after the journal: one that could not be written is tried again."""
@@ -36,7 +36,7 @@ _MIN_TAIL: Final = 1024 * 1024
 _UNPACKED: Final = 5
 """Bytes of the state for each of a snapshot's, about."""
 
-_log = logging.getLogger("lilo_sidecar.journal")
+_log = logging.getLogger("lilo_sidecar.state.journal")
 
 
 class JournalStatus(NamedTuple):

@@ -13,11 +13,11 @@ import trio
 from hypercorn.trio.worker_context import WorkerContext
 from starlette.types import ASGIApp
 
-from .faults import described
+from ..faults import described
+from ..intake.listening import BACKLOG, EXHAUSTED
+from ..intake.throttle import Throttle
 from .http1 import http_config
 from .http_connection import GRACEFUL_TIMEOUT, HttpConnection
-from .listening import BACKLOG, EXHAUSTED
-from .throttle import Throttle
 
 __all__ = [
     "GRACEFUL_TIMEOUT",

@@ -15,14 +15,14 @@ import trio
 
 from lilo_engine_hook import wire
 
+from ..core.timing import Timing
+from ..faults import described
+from ..state.recorder import Recorder
 from .connection import Connection, Ending
-from .faults import described
 from .listening import EXHAUSTED, Listener
 from .peers import Peers, peer_of
-from .recorder import Recorder
 from .session import Session
 from .throttle import Throttle
-from .timing import Timing
 
 MAX_CONNECTIONS: Final = 32
 """Producers at once: an engine, a backend and their forks for each of several trainers in one
@@ -49,7 +49,7 @@ REFUSED_PEER: Final = "peer"
 _ACCEPT_PAUSE: Final = 0.1
 """Seconds until the next try when the process has run out of descriptors or memory."""
 
-_log = logging.getLogger("lilo_sidecar.ingest")
+_log = logging.getLogger("lilo_sidecar.intake.ingest")
 
 
 class _Accepted(enum.Enum):

@@ -14,6 +14,10 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
+from ..core.timing import AGGREGATE
+from ..intake.ingest import Ingest
+from ..reporter import Reporter
+from ..state.recorder import Recorder
 from .answers import (
     BadRequestError,
     json_answer,
@@ -25,16 +29,12 @@ from .answers import (
 from .assets import routes
 from .bearer import BearerToken
 from .hosts import LoopbackHosts
-from .ingest import Ingest
 from .metric_families import Moment
 from .metrics import Metrics
 from .openapi import document
 from .overview import Overview
 from .query import parse_overview_query, parse_timing_query
-from .recorder import Recorder
-from .reporter import Reporter
-from .timing import AGGREGATE
-from .web import HttpServer
+from .server import HttpServer
 
 
 class Api:

@@ -7,8 +7,8 @@ from typing import Final
 
 from lilo_engine_hook import wire
 
-from .recorder import Recorder
-from .timing import Timing
+from ..core.timing import Timing
+from ..state.recorder import Recorder
 
 _MAX_REASON: Final = 1024
 """Characters of a refusal's message, as the wire format bounds them."""

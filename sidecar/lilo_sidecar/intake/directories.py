@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from .errors import StartError
+from ..errors import StartError
 from .way import check_way
 
 _ROOT: Final = 0

@@ -10,8 +10,8 @@ from urllib.parse import parse_qsl
 
 from lilo_engine_hook import wire
 
+from ..core.cursor import MAX_CURSOR, Cursor
 from .answers import BadRequestError
-from .cursor import MAX_CURSOR, Cursor
 
 MAX_PARAMETERS: Final = 16
 """Parameters of a query that are looked at; there are four to give."""

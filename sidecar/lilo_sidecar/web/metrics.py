@@ -13,8 +13,8 @@ from prometheus_client.registry import Collector
 from starlette.requests import Request
 from starlette.responses import Response
 
+from ..core.lanes import GPU, MAX_LANES
 from .answers import NEVER_STORED
-from .lanes import GPU, MAX_LANES
 from .metric_families import Moment, families
 
 Encoder: TypeAlias = Callable[[Collector], bytes]

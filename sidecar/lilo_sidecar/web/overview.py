@@ -9,12 +9,12 @@ from typing import Final
 
 import trio
 
+from ..core.history import KEPT_FOR, SAMPLE_INTERVAL, History, Interval, latest
+from ..core.recent_spans import RecentSpan
+from ..core.timing import rounded_parts
+from ..core.totals import ModelTotals, Totals
+from ..state.recorder import Recorder
 from .answers import json_text
-from .history import KEPT_FOR, SAMPLE_INTERVAL, History, Interval, latest
-from .recent_spans import RecentSpan
-from .recorder import Recorder
-from .timing import rounded_parts
-from .totals import ModelTotals, Totals
 
 PARTS: Final = ("mine_s", "shared_batch_s", "neighbors_s", "overhead_s", "persist_s", "client_s")
 """Of `StepSums`, in its order."""

@@ -17,7 +17,7 @@ from typing import Final
 
 from lilo_engine_hook import wire
 
-from . import (
+from ..core import (
     account,
     activity,
     critical_path,
@@ -36,12 +36,12 @@ from . import (
     series,
     shares,
     spans,
-    state_codec,
     timeline,
     trainer,
 )
-from .critical_path import CriticalPath
-from .state_codec import BrokenStateError, StateCodec
+from ..core.critical_path import CriticalPath
+from . import codec
+from .codec import BrokenStateError, StateCodec
 
 MAX_SNAPSHOT: Final = 12 * 1024 * 1024
 """Bytes. A full state (every series, 8 readers of each model, all of the timeline) has 2 MiB at
@@ -60,7 +60,7 @@ _CORE: Final = (
 )
 """The modules of whose classes a state is made."""
 _CODE: Final = (
-    *(*_CORE, reading, shares, spans, state_codec),
+    *(*_CORE, reading, shares, spans, codec),
     sys.modules[wire.NameBudget.__module__],
     sys.modules[wire.make_event.__module__],
 )

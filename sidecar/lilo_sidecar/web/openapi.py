@@ -6,9 +6,9 @@ from typing import Any, Final
 
 from lilo_engine_hook import wire
 
-from .cursor import CURSOR_FORM
-from .openapi_schemas import SCHEMAS, reference
+from ..core.cursor import CURSOR_FORM
 from .query import AFTER_FORM, READER_FORM
+from .schemas import SCHEMAS, reference
 
 
 def _json(schema: str, text: str) -> dict[str, Any]:

@@ -12,8 +12,8 @@ from hypercorn.events import Closed, Event, RawData, Updated
 from hypercorn.trio.worker_context import WorkerContext
 from starlette.types import ASGIApp
 
+from ..intake.throttle import Throttle
 from .http1 import Http1
-from .throttle import Throttle
 
 HEAD_TIMEOUT: Final = 5.0
 """Seconds until the first byte of a connection, and from a request's first byte to the end of

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from .history import MAX_MODELS_SHOWN
+from ..core.history import MAX_MODELS_SHOWN
+from ..core.recent_spans import MAX_SPANS
 from .overview import PARTS
-from .recent_spans import MAX_SPANS
 
 _SECONDS: Final = {"type": "number", "minimum": 0}
 _COUNT: Final = {"type": "integer", "minimum": 0}

@@ -11,7 +11,7 @@ from typing import Final
 
 from lilo_engine_hook import wire
 
-from .faults import described
+from ..faults import described
 from .peers import Peer
 from .session import Session
 from .throttle import Throttle

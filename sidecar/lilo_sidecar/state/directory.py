@@ -18,11 +18,8 @@ import stat
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from .directories import make_directories
-from .journal import MAX_RECORD, JournalFile
-from .regular import regular_file
-from .snapshot import MAX_SNAPSHOT
-from .state_files import (
+from ..intake.directories import make_directories
+from .files import (
     ASIDE,
     MAX_NUMBER,
     NEW,
@@ -32,6 +29,9 @@ from .state_files import (
     remove_file,
     write_file,
 )
+from .journal import MAX_RECORD, JournalFile
+from .regular import regular_file
+from .snapshot import MAX_SNAPSHOT
 
 MAX_BYTES: Final = 32 * 1024 * 1024
 """Of all files together."""

@@ -19,12 +19,12 @@ from prometheus_client.core import (
     Metric,
 )
 
-from .account import StepSums
-from .ingest import IngestStatistics
-from .recorder import JournalStatus
-from .timing import Health, shares_of, waits_of
-from .totals import ModelTotals, Totals
-from .web import HttpStatistics
+from ..core.account import StepSums
+from ..core.timing import Health, shares_of, waits_of
+from ..core.totals import ModelTotals, Totals
+from ..intake.ingest import IngestStatistics
+from ..state.recorder import JournalStatus
+from .server import HttpStatistics
 
 MAX_NAMED_MODELS: Final = 256
 """Models with series of their own, those that were active last. Each has eleven; how many a

@@ -16,9 +16,9 @@ from hypercorn.trio.worker_context import WorkerContext
 from hypercorn.typing import ConnectionState, LifespanState
 from starlette.types import ASGIApp, Message
 
+from ..faults import described
+from ..intake.throttle import Throttle
 from .answers import error_answer
-from .faults import described
-from .throttle import Throttle
 
 MAX_HEAD: Final = 16 * 1024
 """Bytes of a request's line and headers."""

@@ -1,0 +1,1 @@
+"""The meaning of the numbers: events in, figures out. Pure: no I/O, no clock, no lock."""

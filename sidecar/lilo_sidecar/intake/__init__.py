@@ -1,0 +1,1 @@
+"""The Unix socket: who may report, and how reports come in."""

@@ -1,0 +1,1 @@
+"""What outlives the process: the journal, snapshots of the core, and the directory they are in."""

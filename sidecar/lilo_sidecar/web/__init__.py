@@ -1,0 +1,1 @@
+"""HTTP: the figures, the page and the metrics, for whoever may ask."""
