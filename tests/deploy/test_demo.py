@@ -12,6 +12,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+import httpx
 import pytest
 
 from support.accumulator import FILE_VARIABLE, assert_agree, read_all
@@ -88,10 +89,18 @@ def test_the_table_agrees_with_an_independent_accumulator(here: Path, tmp_path: 
 
 @pytest.mark.parametrize("moment", ["starting", "step   1"])
 def test_an_interrupt_ends_everything(here: Path, moment: str) -> None:
-    """Ctrl-C while it starts, or while the tenants train, leaves nothing running and no file."""
+    """Ctrl-C while it starts, or while the tenants train, leaves nothing running and no file.
+    Meanwhile the page is where it is said to be, and its figures for who has the token."""
     with start(here, "--seconds", "30") as demo:
         assert demo.stdout is not None
         for line in demo.stdout:
+            if line.startswith("watch "):
+                _, _, _, url, *_, token = line.split()
+                assert "<title>" in httpx.get(url).text
+                figures = httpx.get(
+                    f"{url}api/v1/overview", headers={"Authorization": f"Bearer {token}"}
+                )
+                assert figures.json()["trainer"]["connected"]
             if moment in line:
                 break
         demo.send_signal(signal.SIGINT)

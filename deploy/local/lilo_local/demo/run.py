@@ -47,6 +47,10 @@ def run(options: argparse.Namespace, inbox: Inbox) -> None:
         trainer_options=trainer_options,
     ) as deployment:
         console.print(f"ready after {time.monotonic() - began:.1f} s at {deployment.url}")
+        for name, trainer in deployment.trainers.items():
+            console.print(
+                f"watch {name} at {trainer['sidecar']}/ with the token {trainer['token']}"
+            )
         console.print(f"{_plural(len(TENANTS), 'tenant')} train on the standard library's sources")
         progress = Progress(console, TENANTS)
         _train(deployment, progress, options)
