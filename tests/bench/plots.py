@@ -9,6 +9,8 @@ from xml.etree import ElementTree as ET
 
 _WIDTH, _HEIGHT = 640, 320
 _LEFT, _RIGHT, _TOP, _BOTTOM = 64, 16, 56, 48
+_MAX_LABELS = 8
+"""On the x axis: the longest have ten characters."""
 _COLOURS = ("#0b6bcb", "#c2410c", "#15803d", "#7c3aed", "#52525b")
 
 
@@ -45,8 +47,8 @@ def draw(curve: dict[str, Any]) -> str:
         ends = {"x1": str(_LEFT), "x2": str(_WIDTH - _RIGHT), "y1": at, "y2": at}
         ET.SubElement(svg, "line", {**ends, "stroke": "#e4e4e7"})
         text(svg, _LEFT - 6, y_at(tick) + 4, f"{tick:g}", anchor="end")
-    for x in xs:
-        text(svg, x_at(x), _HEIGHT - _BOTTOM + 18, f"{x:,g}", anchor="middle")
+    for x in xs[:: -(-len(xs) // _MAX_LABELS)]:
+        text(svg, x_at(x), _HEIGHT - _BOTTOM + 18, f"{x:,.12g}", anchor="middle")
     text(svg, (_LEFT + _WIDTH - _RIGHT) / 2, _HEIGHT - 8, curve["x"], anchor="middle")
     text(svg, 12, _TOP - 14, curve["y"])
     end = _WIDTH - _RIGHT

@@ -14,20 +14,21 @@ SECONDS: Final = 20.0
 """Of training: some dozens of steps, and a picture of some dozens of kilobytes."""
 SHOWN: Final = "tiny"
 """The tenant whose step is taken apart: it shares its batches, and waits for a heavy one."""
-_GREEN, _CYAN, _BLUE, _RED = "#15803d", "#0891b2", "#1d4ed8", "#dc2626"
-_YELLOW, _GREY, _VIOLET = "#ca8a04", "#a1a1aa", "#7c3aed"
+_BLUE, _PALE, _ORANGE, _RED = "#0b62b8", "#4f9bd3", "#c77800", "#c8382b"
+_PURPLE, _GREY, _GREEN = "#8a55b5", "#a3abb6", "#15803d"
+"""The colours of the sidecar's page: what is orange there is orange here."""
 STEP: Final = {
-    "lilo/step.mine_s": ("mine_s", _GREEN),
-    "lilo/step.shared_batch_s": ("shared_batch_s", _CYAN),
-    "lilo/step.neighbors_s": ("neighbors_s", _BLUE),
+    "lilo/step.mine_s": ("mine_s", _BLUE),
+    "lilo/step.shared_batch_s": ("shared_batch_s", _PALE),
+    "lilo/step.neighbors_s": ("neighbors_s", _ORANGE),
     "lilo/step.overhead_s": ("overhead_s", _RED),
-    "lilo/step.persist_s": ("persist_s", _YELLOW),
+    "lilo/step.persist_s": ("persist_s", _PURPLE),
     "lilo/step.client_s": ("client_s", _GREY),
 }
 _WAIT: Final = "lilo/forward_backward.queue_wait"
 WAIT: Final = {
-    f"{_WAIT}.self_s": ("self_s", _GREEN),
-    f"{_WAIT}.neighbors_s": ("neighbors_s", _BLUE),
+    f"{_WAIT}.self_s": ("self_s", _BLUE),
+    f"{_WAIT}.neighbors_s": ("neighbors_s", _ORANGE),
     f"{_WAIT}.overhead_s": ("overhead_s", _RED),
 }
 
@@ -35,7 +36,7 @@ WAIT: Final = {
 def panels(runs: Mapping[str, Rows]) -> list[Panel]:
     """The four panels that docs/CHARTS.md tells how to make. ``runs`` has rows by tenant."""
     rows = runs[SHOWN]
-    colours = (_RED, _BLUE, _VIOLET)
+    colours = (_RED, _BLUE, _GREEN)
     return [
         stack(f"{SHOWN}: lilo/step.*_s", "seconds of a step, stacked", rows, STEP),
         stack(f"{SHOWN}: {_WAIT}.*_s", "seconds, stacked", rows, WAIT),

@@ -97,8 +97,9 @@ def _draw(frame: ET.Element, panel: Panel) -> None:
     text(frame, 12, 20, panel.title, weight="600")
     end = _LEFT
     for line in panel.lines:
-        text(frame, end, 40, line.label, fill=line.colour, weight="600")
-        end += 7 * len(line.label) + 14
+        label = line.label.removesuffix("_s")  # the title has it
+        text(frame, end, 40, label, fill=line.colour, weight="600")
+        end += 7 * len(label) + 16
     # From the back to the front: each layer covers the lower part of the one above it.
     for line in reversed(drawn):
         points = " ".join(f"{x_at(x):.1f},{y_at(y):.1f}" for x, y in line.points)
