@@ -47,7 +47,7 @@ format: $(SETUP)
 $(READY): requirements.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	    { echo "Python 3.11 or newer is needed; set PYTHON=, for example: make $(MAKECMDGOALS) PYTHON=python3.12"; exit 1; }
-	@echo "Setting up $(VENV), once; torch makes it about 1 GB"
+	@echo "Setting up $(VENV), once; it takes about 2 GB, half of it torch"
 	@$(PYTHON) -m venv $(VENV)
 	@echo "[1/2] the pinned packages of requirements.lock"
 	@$(BIN)/python -m pip install --disable-pip-version-check --progress-bar off -r requirements.lock \

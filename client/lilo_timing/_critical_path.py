@@ -17,7 +17,7 @@ from ._runs import SeveralRunsError, live_run
 from ._shown import shown
 from ._statistics import ReportingStatistics, counters
 from ._worker import Admission, Job, Worker
-from .errors import InvalidCallError
+from .errors import InvalidCallError, UnavailableError
 
 if TYPE_CHECKING:
     import httpx
@@ -34,6 +34,9 @@ MAX_STEP: Final = 2**53
 _MARGIN: Final = 0.5
 """Seconds that a caller who waits gives a report beyond its timeout: for what is done besides
 asking, and so that one that just fails is told as that."""
+_FORK_TIMEOUT: Final = 1.0
+"""Seconds that a fork waits for what the first report is importing: the child could never import
+it, since the lock of a module that is half imported stays locked there."""
 _STOP_TIMEOUT: Final = 0.5
 """Seconds that it then waits for a report that is just being written."""
 
@@ -229,13 +232,18 @@ class _Process:
         self._inherited = inherited
         self._reporter: Reporter | None = None
         self._loading = threading.Lock()
+        self._loaded: threading.Event | None = None
+        """Set once everything that a report needs is imported; None before the first."""
+        self._ended = False
 
     def reporter(self) -> Reporter:
-        """The one of this process."""
+        """The one of this process. Raises `UnavailableError` at its end."""
         from ._positions import Positions
         from ._report import Reporter
 
         with self._loading:
+            if self._ended:
+                raise UnavailableError("the process is ending, and asks for no timing any more")
             if self._reporter is None:
                 self._reporter = Reporter(self._inherited or Positions())
             return self._reporter
@@ -244,9 +252,29 @@ class _Process:
         self, request: TimingRequest, prefix: str, step: float | None, run: Any
     ) -> Mapping[str, float] | None:
         """Make one report. On the worker's thread."""
+        self._load()
         from ._report import Order
 
-        return self.reporter().make(Order(request, prefix, step, run))
+        try:
+            reporter = self.reporter()
+        except UnavailableError:
+            counters.count("unlogged")
+            return None
+        return reporter.make(Order(request, prefix, step, run))
+
+    def before_fork(self) -> None:
+        """Have nothing half imported, if that is a matter of a moment."""
+        loaded = self._loaded
+        if loaded is not None:
+            loaded.wait(_FORK_TIMEOUT)
+
+    def _load(self) -> None:
+        if self._loaded is None:
+            self._loaded = threading.Event()
+            try:
+                from . import _network, _report  # noqa: F401 - and httpx
+            finally:
+                self._loaded.set()
 
     def forked(self) -> _Process:
         """For the child: nothing of this one but where its readers stood. Takes no lock, which
@@ -257,7 +285,8 @@ class _Process:
     def end(self) -> None:
         """Finish what is under way, within seconds; log and print nothing after that."""
         self.worker.close(EXIT_TIMEOUT)
-        self._loading.acquire(timeout=_STOP_TIMEOUT)  # from now on no reporter is made
+        with self._loading:  # held for a moment only
+            self._ended = True
         if self._reporter is not None:
             self._reporter.stop(_STOP_TIMEOUT)
 
@@ -275,5 +304,5 @@ def _at_exit() -> None:
     _process.end()
 
 
-os.register_at_fork(after_in_child=_after_fork)
+os.register_at_fork(before=lambda: _process.before_fork(), after_in_child=_after_fork)
 atexit.register(_at_exit)

@@ -257,7 +257,10 @@ class Work(_Timed):
                     "within `with timing.command(...)`"
                 )
             return (command,)
-        return (self._given,) if isinstance(self._given, Command) else tuple(self._given)
+        commands = (self._given,) if isinstance(self._given, Command) else tuple(self._given)
+        if not commands and self._accepts is None:
+            raise ValueError("no command is given; pass those that run together, one at least")
+        return commands
 
 
 def _details(commands: Sequence[Command]) -> dict[str, Any]:

@@ -11,8 +11,10 @@ from __future__ import annotations
 import atexit
 import functools
 import logging
+import os
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterable
 from typing import Any, Final, TypeVar, cast
 
@@ -116,6 +118,13 @@ class OtlpObserver:
             )
             return
         atexit.register(self.close)
+        _observers.add(self)
+
+    def _after_fork(self) -> None:
+        """The child has its own commands; another thread may have held the lock."""
+        self._lock = threading.Lock()
+        self._open = {}
+        self.evicted = self.rejected = 0
 
     # --- what the engine calls ------------------------------------------------------------
 
@@ -189,7 +198,7 @@ class OtlpObserver:
         commands = [("command", each) for each in _request_ids(models, request_ids, seq_ids)]
         if name == ACCEPT:
             commands += [("model", each) for each in models]
-        found = [self._open[each] for each in commands if each in self._open]
+        found = [one for each in commands if (one := self._open.get(each)) is not None]
         attributes: dict[str, Any] = {
             "lilo.lane": text(lane),
             "lilo.models": models,
@@ -299,3 +308,14 @@ def _request_ids(
     if seq_ids is not None and len(models) == 1:
         return [f"{models[0]}:{seq_id}" for seq_id in copied(seq_ids)]
     return ()
+
+
+_observers: weakref.WeakSet[OtlpObserver] = weakref.WeakSet()
+
+
+def _after_fork() -> None:
+    for observer in list(_observers):
+        observer._after_fork()
+
+
+os.register_at_fork(after_in_child=_after_fork)

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import enum
 import json
+import math
 import re
+import threading
 import time
+from queue import Empty, SimpleQueue
 from types import TracebackType
 from typing import Any, Final
 
@@ -17,6 +20,10 @@ TIMEOUT: Final = 5.0
 """Seconds for one answer, from connecting to its last byte. A sidecar takes milliseconds."""
 MAX_ANSWER: Final = 32 * 1024 * 1024
 """Bytes. The largest answer of a sidecar stays well under it; something else may send anything."""
+_MARGIN: Final = 0.25
+"""Seconds more, so that what just fails is told as that."""
+_MAX_DIGITS: Final = 40
+"""A sum of what many producers claim has 25."""
 _HUNG_UP: Final = "without sending"
 """What httpx says of a connection that was closed before an answer, or within one."""
 _ERRNO: Final = re.compile(r"^\[Errno -?\d+\] ")
@@ -77,10 +84,25 @@ class Asker:
     def get(self, path: str) -> dict[str, Any]:
         """The JSON object of an answer with status 200. Raises `AskError` for all else."""
         until = time.monotonic() + TIMEOUT
+        answers: SimpleQueue[tuple[int, bytes] | Exception] = SimpleQueue()
+
+        def ask() -> None:
+            try:
+                with self._http.stream("GET", self.url + path) as response:
+                    answers.put((response.status_code, _body(response, until)))
+            except Exception as error:  # noqa: BLE001 - raised below
+                answers.put(error)
+
+        # httpx bounds each wait, and no sum of them: a head may trickle for ever.
+        threading.Thread(target=ask, name="lilo-asking", daemon=True).start()
         try:
-            with self._http.stream("GET", self.url + path) as response:
-                content = _json_object(_body(response, until))
-                status = response.status_code
+            answer = answers.get(timeout=TIMEOUT + _MARGIN)
+            if isinstance(answer, Exception):
+                raise answer
+            status, content = answer[0], _json_object(answer[1])
+        except Empty:
+            self.close()  # which ends the thread with the next byte
+            raise AskError(Trouble.SLOW, f"no whole answer within {TIMEOUT:.0f} s") from None
         except httpx.TimeoutException:
             raise AskError(Trouble.SLOW, f"no whole answer within {TIMEOUT:.0f} s") from None
         except (httpx.ReadError, httpx.WriteError):
@@ -99,7 +121,9 @@ class Asker:
 
 def _body(response: httpx.Response, until: float) -> bytes:
     body = bytearray()
-    for part in response.iter_bytes():
+    if "Content-Encoding" in response.headers:
+        raise AskError(Trouble.FOREIGN, "the answer is packed, which was not asked for")
+    for part in response.iter_raw():
         if time.monotonic() > until:
             raise httpx.ReadTimeout("the answer trickles")
         body += part
@@ -110,10 +134,29 @@ def _body(response: httpx.Response, until: float) -> bytes:
 
 def _json_object(body: bytes) -> dict[str, Any] | None:
     try:
-        content = json.loads(body)
+        content = json.loads(
+            body, parse_constant=_no_number, parse_float=_finite, parse_int=_integer
+        )
     except (ValueError, RecursionError):
         return None
     return content if isinstance(content, dict) else None
+
+
+def _no_number(text: str) -> float:
+    raise ValueError("no number of JSON's")
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError("beyond all numbers")
+    return number
+
+
+def _integer(text: str) -> int:
+    if len(text) > _MAX_DIGITS:
+        raise ValueError("beyond all counts")
+    return int(text)
 
 
 def _refusal(status: int, content: dict[str, Any] | None) -> AskError:

@@ -9,6 +9,7 @@ import os
 import signal
 import time
 from collections.abc import Awaitable, Callable
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import Final
 
@@ -77,8 +78,7 @@ class Daemon:
                     ingest.give_way_to(lambda: server.is_working)
                     serve = partial(server.run, http, self._stop.wait)
                     await self._start(web, "the HTTP server", serve)
-                    own = self._options.passed is None
-                    with announced(self._options.socket, url, shared=bool(allowed), own=own):
+                    with self._announced(url):
                         ready = {"socket": str(self._options.socket), "http": url}
                         lines.write(json.dumps({"event": "lilo_sidecar_ready", **ready}))
                         await self._stop.wait()
@@ -93,6 +93,13 @@ class Daemon:
         if self._options.passed is not None:
             return contextlib.closing(PassedListener(self._options.passed))
         return unix_listener(self._options.socket, self._options.allowed_uids)
+
+    def _announced(self, url: str) -> AbstractContextManager[None]:
+        # Who listens at a passed socket is systemd, sidecar or not: nobody could tell whether a
+        # file beside it is of the past.
+        if self._options.passed is not None:
+            return nullcontext()
+        return announced(self._options.socket, url, shared=bool(self._options.allowed_uids))
 
     async def _start(
         self, nursery: trio.Nursery, name: str, part: Callable[..., Awaitable[None]]

@@ -50,6 +50,8 @@ class SocketProbe:
     """Of a forbidden one: which file or directory keeps this user out, whose it is, its mode."""
     listener_uid: int | None = None
     """Of a listening one: the user who listens."""
+    listener_pid: int | None = None
+    """And the process that began to; systemd's, where that made the socket."""
     distrust: str | None = None
     """Why a hook of this user would send nothing to whoever listens."""
     refusal: tuple[str, str] | None = None
@@ -98,14 +100,28 @@ def runs_beside(default: Path) -> list[Path]:
     return []
 
 
+def the_one_run(default: Path) -> Path | None:
+    """The socket of the only `lilo-sidecar run` there is, if nobody listens at the default one:
+    who has one trainer here means that one."""
+    if probe(default).state is SocketState.LISTENING:
+        return None
+    runs = runs_beside(default)
+    return runs[0] if len(runs) == 1 else None
+
+
 def _listening(connection: socket.socket, path: Path) -> SocketProbe:
-    uid = peer_of(connection).uid
+    pid, uid = peer_of(connection)
     distrust = objection(connection, os.fspath(path))
     # A sidecar takes its own user and root, unless it has no room.
     certain = os.geteuid() in (_ROOT, uid)
     refusal = _refusal(connection, 0.0 if certain else REFUSAL_TIMEOUT)
     return SocketProbe(
-        path, SocketState.LISTENING, listener_uid=uid, distrust=distrust, refusal=refusal
+        path,
+        SocketState.LISTENING,
+        listener_uid=uid,
+        listener_pid=pid,
+        distrust=distrust,
+        refusal=refusal,
     )
 
 

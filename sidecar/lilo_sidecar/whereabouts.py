@@ -25,21 +25,20 @@ def url_file(socket: Path) -> Path:
 
 
 @contextlib.contextmanager
-def announced(socket: Path, url: str, *, shared: bool, own: bool) -> Iterator[None]:
+def announced(socket: Path, url: str, *, shared: bool) -> Iterator[None]:
     """Have the URL in its file until the end of the context. The directory is the one that the
     socket was just made in, which is nobody else's (`own_directory`).
 
     With mode 0600, or (``shared``: other users may connect to the socket) 0644. A file that cannot
-    be written is told to the log if the socket is this sidecar's ``own`` (the directory of one that
-    systemd made is seldom its service's), and nothing else comes of it. What a successor has put
-    there meanwhile stays.
+    be written is told to the log, and nothing else comes of it. What a successor has put there
+    meanwhile stays.
     """
     path = url_file(socket)
     try:
-        made = _write(path, f"{url}\n".encode(), 0o644 if shared else 0o600)
+        content = f"{url}\n{os.getpid()}\n".encode()
+        made = _write(path, content, 0o644 if shared else 0o600)
     except OSError as error:
-        _log.log(
-            logging.WARNING if own else logging.DEBUG,
+        _log.warning(
             "cannot write %s, which tells others where this sidecar serves HTTP: %s; "
             "tell `lilo-sidecar check` and `top` with --http",
             path,
@@ -54,7 +53,7 @@ def announced(socket: Path, url: str, *, shared: bool, own: bool) -> Iterator[No
                 path.unlink()
 
 
-def announced_url(socket: Path, trusted: frozenset[int]) -> str | None:
+def announced_url(socket: Path, trusted: frozenset[int], listener_pid: int | None) -> str | None:
     """What is in the file of the sidecar at that socket; None if there is none. One that belongs to
     nobody in ``trusted`` (uids) counts as none: a token may be sent to where it leads. Raises
     `OSError` for one that cannot be read."""
@@ -65,8 +64,9 @@ def announced_url(socket: Path, trusted: frozenset[int]) -> str | None:
             content = file.read(_MAX_URL)
     except FileNotFoundError:
         return None
-    url = content.decode("ascii", errors="replace").strip()
-    return url if url.startswith("http://") else None
+    url, _, pid = content.decode("ascii", errors="replace").strip().partition("\n")
+    # One that was killed leaves its file, and its port to anybody.
+    return url if url.startswith("http://") and pid == str(listener_pid) else None
 
 
 def _write(path: Path, content: bytes, mode: int) -> tuple[int, int]:

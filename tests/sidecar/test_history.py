@@ -41,6 +41,24 @@ def test_an_interval_is_what_the_totals_came_to() -> None:
     assert kept.intervals("nobody") == []
 
 
+def test_a_part_that_falls_is_taken_back_later() -> None:
+    """What came late told of another part. No interval has a part below zero, each adds up to its
+    length, and all together come to the totals again."""
+    kept = History()
+    kept.sample([totals("m", 100.0)], 100.0)
+    kept.sample([totals("m", 110.0, 0.0, 0.0, 0.0, 10.0)], 105.0)
+    kept.sample([totals("m", 114.0, 9.0, 0.0, 0.0, 5.0)], 110.0)
+    kept.sample([totals("m", 124.0, 19.0, 0.0, 0.0, 5.0)], 115.0)
+    kept.sample([totals("m", 134.0, 19.0, 0.0, 0.0, 15.0)], 120.0)
+    rows = kept.intervals("m")
+    assert [sum(row[1:]) for row in rows] == [10.0, 4.0, 10.0, 10.0]
+    assert min(part for row in rows for part in row[1:]) == 0.0
+    assert [sum(column) for column in zip(*(row[1:] for row in rows), strict=True)] == [
+        *(19.0, 0.0, 0.0),
+        *(15.0, 0.0, 0.0),
+    ]
+
+
 def test_a_model_that_has_not_moved_gets_no_interval() -> None:
     """The next one is as long as it really was."""
     kept = History()

@@ -16,6 +16,7 @@ from prometheus_client.openmetrics import parser as openmetrics
 
 from lilo_engine_hook import wire
 from lilo_sidecar.core.lanes import MAX_LANES
+from lilo_sidecar.web import metrics
 from lilo_sidecar.web.metric_families import MAX_NAMED_MODELS
 from support.feed import Feed, begin, finish, hello, span
 from support.schedule import events, random_schedule
@@ -60,6 +61,22 @@ def counters(found: dict[Sample, float]) -> dict[Sample, float]:
 
 
 # --- what it says --------------------------------------------------------------------------
+
+
+@pytest.fixture(autouse=True)
+def _always_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever asks again is told of what has come since."""
+    monkeypatch.setattr(metrics, "FRESH", 0.0)
+
+
+def test_who_asks_at_once_shares_an_answer(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many ask, and whatever has come since: it is made once a moment."""
+    monkeypatch.setattr(metrics, "FRESH", 1e9)
+    before = scrape(site)
+    Feed(site.core)(span(["m"], 0, 1))
+    assert scrape(site) == before
+    monkeypatch.setattr(metrics, "FRESH", 0.0)
+    assert scrape(site) != before
 
 
 def test_figures_are_those_of_the_timing_answer(site: Site) -> None:

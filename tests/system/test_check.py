@@ -301,12 +301,21 @@ def test_address_is_beside_the_socket_while_it_runs(tmp_path: Path) -> None:
     file = tmp_path / "timing.sock.url"
     with sidecar_at(tmp_path / "timing.sock") as killed:
         killed.stop(signal.SIGKILL)
-    assert file.read_text() == f"{killed.url}\n"
+    assert file.read_text() == f"{killed.url}\n{killed.process.pid}\n"
     with sidecar_at(tmp_path / "timing.sock") as sidecar:
-        assert file.read_text() == f"{sidecar.url}\n"
+        assert file.read_text() == f"{sidecar.url}\n{sidecar.process.pid}\n"
         assert file.stat().st_mode & 0o777 == 0o600
         assert sidecar.stop() == 0
     assert not file.exists()
+
+
+def test_address_of_another_process_is_not_believed(tmp_path: Path) -> None:
+    """One that was killed left it, and its port to anybody: no token goes there."""
+    with sidecar_at(tmp_path / "timing.sock") as sidecar:
+        file = tmp_path / "timing.sock.url"
+        assert check("--socket", sidecar.socket).codes == ["no_trainer"]
+        file.write_text(f"{sidecar.url}\n{sidecar.process.pid + 1}\n")
+        assert check("--socket", sidecar.socket).codes == ["no_address"]
 
 
 def test_address_file_that_cannot_be_written_is_no_reason_not_to_serve(tmp_path: Path) -> None:

@@ -184,6 +184,21 @@ def test_it_draws(opened: Open, busy: tuple[SidecarProcess, Producer]) -> None:
         expect(rows.first.locator("td").nth(1)).to_have_text(name)
 
 
+def test_durations_are_read_as_they_are(
+    opened: Open, busy: tuple[SidecarProcess, Producer]
+) -> None:
+    """Three digits, whatever zeros they have."""
+    with opened(busy[0].url) as seen:
+        said = seen.page.evaluate(
+            "async () => { const { duration } = await import('/page/format.js');"
+            " return [0, 0.0000125, 0.0012, 0.1, 0.12, 0.5, 0.9999, 1.5, 180].map(duration); }"
+        )
+    assert said == [
+        *("0 s", "13 µs", "1.2 ms", "100 ms", "120 ms", "500 ms", "1.00 s", "1.50 s"),
+        "3 min 0 s",
+    ]
+
+
 def test_a_model_is_shown_closely(opened: Open, busy: tuple[SidecarProcess, Producer]) -> None:
     """Its row opens: bars with axes, which say what the pointer is on; and as tables the sums and
     every interval, as many as the sidecar has."""

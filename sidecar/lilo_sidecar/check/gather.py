@@ -52,7 +52,7 @@ def _announced(found: SocketProbe) -> str | None:
     """Only while somebody listens at the socket: the port of one that is gone may be anybody's."""
     if found.state is SocketState.LISTENING:
         with contextlib.suppress(OSError):
-            return announced_url(found.path, found.trusted_uids)
+            return announced_url(found.path, found.trusted_uids, found.listener_pid)
     return None
 
 

@@ -42,7 +42,7 @@ class _Track:
     def __init__(self, model: ModelTotals) -> None:
         self.since = model.since
         self.until = model.until
-        self.sums = model.sums.to_tuple()
+        self.sums: tuple[float, ...] = model.sums.to_tuple()
         self.kept = array("d")
 
     def continues(self, model: ModelTotals) -> bool:
@@ -50,18 +50,33 @@ class _Track:
         return model.since == self.since and model.until >= self.until
 
     def add(self, model: ModelTotals, since: Sequence[float], start: float, now: float) -> None:
-        """What the totals came to since they were ``since``, at ``start``."""
+        """What the totals came to since they were ``since``, at ``start``. A part that fell (what
+        came late told of another one) is taken back in the intervals to come."""
         sums = model.sums.to_tuple()
-        parts = [later - earlier for later, earlier in zip(sums, since, strict=True)]
+        grown = [later - earlier for later, earlier in zip(sums, since, strict=True)]
+        parts = _not_below_zero(grown)
         wall = round(model.until, _PLACES) - round(start, _PLACES)
         self.kept.extend((round(model.until, _PLACES), *rounded_parts(wall, parts), now))
-        self.until, self.sums = model.until, sums
+        self.until = model.until
+        self.sums = tuple(earlier + part for earlier, part in zip(since, parts, strict=True))
 
     def forget(self, earliest: float) -> None:
         gone = 0
         while gone < len(self.kept) and self.kept[gone] < earliest:
             gone += _WIDTH
         del self.kept[:gone]
+
+
+def _not_below_zero(parts: Sequence[float]) -> list[float]:
+    """Parts with the same sum; what those below zero lack is taken from the largest ones."""
+    given = [max(0.0, part) for part in parts]
+    lacking = -sum(part for part in parts if part < 0.0)
+    while lacking > 0.0 and (most := max(given)) > 0.0:
+        at = given.index(most)
+        taken = min(lacking, most)
+        given[at] -= taken
+        lacking -= taken
+    return given
 
 
 class History:

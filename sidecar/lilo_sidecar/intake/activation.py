@@ -81,7 +81,13 @@ class PassedListener:
 
     def restore(self) -> None:
         """Say once that the file is gone, where it is. Never raises."""
-        gone = not self._path.exists()
+        try:
+            self._path.lstat()
+            gone = False
+        except (FileNotFoundError, NotADirectoryError):
+            gone = True
+        except OSError:  # it may be where only systemd may look
+            gone = False
         if gone and not self._complained:
             _log.warning(
                 "the socket %s was removed by somebody, and trainers that come do not find this "

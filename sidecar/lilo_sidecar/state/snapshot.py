@@ -116,11 +116,13 @@ def dump(core: CriticalPath) -> bytes:
 def _no_collection() -> Iterator[None]:
     """Nothing that is made meanwhile is garbage before the end, and to look for some among all of
     it takes a third of the time."""
+    collecting = gc.isenabled()
     gc.disable()
     try:
         yield
     finally:
-        gc.enable()
+        if collecting:
+            gc.enable()
 
 
 def load(data: bytes) -> CriticalPath:

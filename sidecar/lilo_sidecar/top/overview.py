@@ -8,6 +8,9 @@ from typing import Any, Final, NamedTuple
 
 from ..asking import AskError, Trouble
 from ..core.delivery import Delivery
+from ..core.history import MAX_MODELS_SHOWN
+from ..core.lanes import MAX_LANES
+from ..core.recent_spans import MAX_SPANS
 
 WINDOW: Final = 120.0
 """Seconds that lanes and activity are shown for: in a terminal of 80 columns, a cell of a lane has
@@ -100,7 +103,7 @@ def overview_of(content: Mapping[str, Any]) -> Overview:
     """Read an answer. Raises `AskError` for one that is no sidecar's."""
     try:
         return _overview(content)
-    except (KeyError, TypeError, ValueError, IndexError, AttributeError):
+    except (LookupError, TypeError, ValueError, ArithmeticError, AttributeError):
         raise AskError(Trouble.FOREIGN, "its overview is not a sidecar's") from None
 
 
@@ -112,8 +115,8 @@ def overlap(work: Work, start: float, end: float) -> float:
 def _overview(content: Mapping[str, Any]) -> Overview:
     now, trainer, journal = float(content["now"]), content["trainer"], content["journal"]
     age = trainer["last_heard_age_s"]
-    names = {*content["lanes"], *content["spans"]}
-    models = [_model(model, now) for model in content["models"]]
+    names = list(dict.fromkeys([*content["lanes"], *content["spans"]]))[:MAX_LANES]
+    models = [_model(model, now) for model in content["models"][:MAX_MODELS_SHOWN]]
     return Overview(
         now=now,
         version=str(content["version"]),
@@ -137,7 +140,7 @@ def _lane(name: str, content: Mapping[str, Any], now: float) -> Lane:
     spans = content["spans"].get(name, ())
     work = [
         Work(float(start), float(end), str(what), tuple(map(str, models)))
-        for start, end, what, models in spans
+        for start, end, what, models in spans[-MAX_SPANS:]
     ]
     if operation is not None:
         work.append(Work(now - float(for_s), now, operation, ()))

@@ -5,12 +5,13 @@ from __future__ import annotations
 import contextlib
 import itertools
 import json
-import os
 import sys
+import tempfile
 import time
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
-from typing import TextIO
+from pathlib import Path
+from typing import TextIO, cast
 
 from ..errors import StartError
 from ..options_trace import STDOUT, TraceOptions
@@ -59,11 +60,24 @@ def _write(entries: Iterable[Entry], file: TextIO) -> None:
 
 @contextlib.contextmanager
 def _opened(output: str) -> Iterator[TextIO]:
-    """For writing: a file that only this user may read, since it names models."""
-    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
-    fd = 1 if output == STDOUT else os.open(output, flags, 0o600)
-    with open(fd, "w", encoding="ascii", closefd=output != STDOUT) as file:
-        yield file
+    """For writing: a file that only this user may read, since it names models. It takes the place
+    of one that is there once it is whole, and so is nobody's who may have made that one."""
+    path = Path(output)
+    if output == STDOUT or (path.exists() and not path.is_file()):  # a pipe, or a device
+        where = 1 if output == STDOUT else output
+        with open(where, "w", encoding="ascii", closefd=output != STDOUT) as file:
+            yield file
+        return
+    with tempfile.NamedTemporaryFile(  # with mode 0600
+        "w", encoding="ascii", dir=path.parent, prefix=f"{path.name}.", delete=False
+    ) as file:
+        try:
+            yield cast(TextIO, file)
+            file.close()
+            Path(file.name).replace(path)
+        except BaseException:
+            Path(file.name).unlink(missing_ok=True)
+            raise
 
 
 def _summary(options: TraceOptions, tracer: Tracer, first: float, until: float) -> Iterator[str]:

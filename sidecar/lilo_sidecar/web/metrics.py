@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable
-from typing import NamedTuple, TypeAlias
+from math import inf
+from typing import Final, NamedTuple, TypeAlias
 
 import trio
 from prometheus_client import ProcessCollector
@@ -17,6 +19,9 @@ from ..core.lanes import GPU, MAX_LANES
 from .answers import NEVER_STORED
 from .metric_families import Moment, families
 
+FRESH: Final = 1.0
+"""Seconds for which an answer is given again. No scraper asks twice in one, and whoever does
+nothing but ask keeps nobody else from theirs."""
 Encoder: TypeAlias = Callable[[Collector], bytes]
 
 
@@ -34,18 +39,29 @@ class Metrics:
         """Of the sidecar: its memory, processor time, descriptors and start."""
         self._lanes = LanesSeen()
         self._one_at_a_time = trio.CapacityLimiter(1)
+        self._written: dict[str, tuple[float, bytes]] = {}
+        """By content type: when it was written (of time.monotonic), and the last answer."""
 
     async def answer(self, request: Request) -> Response:
         """A GET of `/metrics`, whatever its query and headers."""
         encode, content_type = encoder(request.headers.get("accept", ""))
+        # A moment of many models is megabytes: whoever waits has none yet. What was written while
+        # they waited is theirs, too, however many they are.
+        async with self._one_at_a_time:
+            written_at, text = self._written.get(content_type, (-inf, b""))
+            if time.monotonic() - written_at >= FRESH:
+                text = await self._write(encode)
+                self._written[content_type] = time.monotonic(), text
+        return Response(text, headers={**NEVER_STORED, "Content-Type": content_type})
+
+    async def _write(self, encode: Encoder) -> bytes:
         moment = self._look()
         lanes = self._lanes.with_those_of(moment.health.lanes)
 
         def written() -> bytes:
             return encode(_Collected([*families(moment, lanes), *self._process.collect()]))
 
-        text = await trio.to_thread.run_sync(written, limiter=self._one_at_a_time)
-        return Response(text, headers={**NEVER_STORED, "Content-Type": content_type})
+        return await trio.to_thread.run_sync(written)
 
 
 class LanesSeen:

@@ -37,6 +37,9 @@ class Overview:
         self._history = History()
         self._totals = core.totals(ahead=True)
         self._totalled = self._started
+        self._one_at_a_time = trio.Lock()
+        self._whole, self._answered = b"", -inf
+        """The last whole answer, and when it was made."""
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Keep the last minutes' intervals, until cancelled."""
@@ -54,8 +57,19 @@ class Overview:
         """The answer as JSON, with all that is kept, or with those spans and intervals only that
         came after an earlier answer's ``now``. Others get their turns while it is written: at the
         bounds it has some hundred kB, or megabytes where ids are long."""
+        if heard_after is not None:
+            return await self._answer(self._clock(), heard_after)
+        # With all that is kept: one for all who ask within a moment.
+        async with self._one_at_a_time:
+            now = self._clock()
+            if not 0.0 <= now - self._answered < FRESH:
+                self._whole = await self._answer(now, -inf)
+                self._answered = now
+            return self._whole
+
+    async def _answer(self, now: float, after: float) -> bytes:
         pieces = []
-        for piece in self._written(self._clock(), -inf if heard_after is None else heard_after):
+        for piece in self._written(now, after):
             pieces.append(piece)
             if len(pieces) % _AT_ONCE == 0:
                 await trio.lowlevel.checkpoint()

@@ -14,8 +14,9 @@ export const preciseTimeOf = (t) =>
 
 /** A duration: three digits where it is short, whole minutes where it is long. */
 export function duration(seconds) {
+  if (seconds <= 0) return "0 s";
   if (seconds < 0.001) return `${Math.round(seconds * 1e6)} µs`;
-  if (seconds < 1) return `${(seconds * 1000).toPrecision(3).replace(/\.?0+$/, "")} ms`;
+  if (seconds < 0.9995) return `${Number((seconds * 1000).toPrecision(3))} ms`;
   if (seconds < 10) return `${seconds.toFixed(2)} s`;
   if (seconds < 100) return `${seconds.toFixed(1)} s`;
   if (seconds < 3600) return `${Math.floor(seconds / 60)} min ${Math.floor(seconds % 60)} s`;

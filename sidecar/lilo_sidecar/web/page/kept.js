@@ -3,6 +3,7 @@
 import { PARTS } from "./parts.js";
 
 const KEPT = 600; // seconds; what the sidecar keeps
+const MAX_SPANS = 20_000; // of a lane: some minutes at a hundred a second; more are no more to see
 const SAME_START = 0.001; // seconds that rounding may make of one start: both come of one clock
 
 export class Kept {
@@ -55,6 +56,10 @@ export class Kept {
     }
     for (const [lane, rows] of this.spans) {
       const kept = rows.filter(([, t1]) => t1 > now - KEPT);
+      if (kept.length > MAX_SPANS) {
+        const gone = kept.splice(0, kept.length - MAX_SPANS);
+        this.#spansFrom = Math.max(this.#spansFrom, ...gone.map(([, t1]) => t1));
+      }
       if (kept.length) this.spans.set(lane, kept);
       else this.spans.delete(lane);
     }

@@ -19,11 +19,11 @@ function nobody() {
     paragraph("The sidecar runs and waits. What comes next:"),
     element("ol", {},
       element("li", {}, "Attach the hook in the trainer, beside whatever observer its engine has:", code(ADD)),
-      element("li", {}, "Start the trainer with a sidecar beside it:", code(START),
-        "Or, with this sidecar, set ", inline("LILO_TIMING_SOCKET"), " in the trainer's environment to the ",
-        "socket that the sidecar's first line on stdout names."),
-      element("li", {}, "If nothing appears here then, ", inline("lilo-sidecar check"),
-        " says what is missing.")),
+      element("li", {}, "Start the trainer with ", inline("LILO_TIMING_SOCKET"), " in its environment: the ",
+        "socket that the first line of this sidecar on stdout names. Or end this sidecar, and start ",
+        "the trainer with one beside it:", code(START)),
+      element("li", {}, "If nothing appears here then, ", inline(`lilo-sidecar check --http ${location.host}`),
+        " says what is missing. A loop without an engine has ", inline("lilo_engine_hook.loop.LoopTiming"), ".")),
     paragraph("This page shows it by itself as soon as the first event arrives."),
   ];
 }

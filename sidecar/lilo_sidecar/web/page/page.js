@@ -57,7 +57,8 @@ function draw() {
   const state = answer.trainer.connected ? "live" : "waiting";
   status(state, answer.trainer.connected ? "live" : "no trainer connected");
   say($("heard"), answer.trainer.last_heard_age_s === null ? ""
-    : `last heard ${duration(answer.trainer.last_heard_age_s)} ago`);
+    : answer.trainer.last_heard_age_s < 1 ? "last heard just now"
+      : `last heard ${duration(answer.trainer.last_heard_age_s)} ago`);
   say($("foot"), `lilo-sidecar ${answer.version}, up ${duration(answer.uptime_s)}. The last minutes are kept in `
     + "memory and begin with the sidecar; the figures since a model is known survive its restart.");
   notices(noticesOf(answer));
