@@ -59,6 +59,48 @@ print("ready", flush=True)
     assert EXIT_TIMEOUT < GONE_WITHIN
 
 
+def test_who_asks_after_the_end_is_told_so(server: TimingServer) -> None:
+    """A handler of the exit that was there first runs last: it gets an error, and does not wait."""
+    code = """
+import atexit, sys
+
+@atexit.register
+def last() -> None:
+    try:
+        lilo_timing.critical_path_metrics("m", base_url=sys.argv[1])
+    except lilo_timing.UnavailableError as error:
+        print(f'"{error}"', flush=True)
+
+import lilo_timing
+"""
+    command = [sys.executable, "-W", "error", "-c", code, server.url]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT, check=True)
+    assert "the process is ending" in done.stdout
+    assert done.stderr == ""
+
+
+def test_a_child_forked_during_the_first_report_can_import(server: TimingServer) -> None:
+    """What the report imports is whole by then: the lock of a module half imported would stay
+    locked in the child for ever."""
+    code = """
+import warnings
+warnings.simplefilter("ignore")
+import time
+lilo_timing.log_critical_path("m", base_url=sys.argv[1])
+while "httpx" not in sys.modules:
+    time.sleep(0.0001)
+child = os.fork()
+if not child:
+    import asyncio, ssl, http.client, httpx
+    os._exit(0)
+assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+lilo_timing.flush_critical_path()
+"""
+    for _ in range(3):
+        with start(code, server.url) as process:
+            ended(process)
+
+
 def test_the_end_of_a_process_waits_for_a_report_that_comes_soon(server: TimingServer) -> None:
     """A loop that ends right after its last report loses nothing, without a flush. Reports bring
     neither wandb nor a server's packages along (httpx itself looks for trio)."""
