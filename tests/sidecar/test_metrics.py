@@ -69,6 +69,14 @@ def _always_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(metrics, "FRESH", 0.0)
 
 
+def test_there_are_two_content_types_whatever_is_asked_for() -> None:
+    """So no more than two answers are kept, and a client that makes versions up gets no new one."""
+    asked = [f"application/openmetrics-text; version=1.0.{number}" for number in range(50)]
+    asked += [f"text/plain; version=1.0.{number}; escaping=values" for number in range(50)]
+    kinds = {metrics.encoder(accept)[1] for accept in (*asked, "", "*/*")}
+    assert len(kinds) == 2
+
+
 def test_who_asks_at_once_shares_an_answer(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     """However many ask, and whatever has come since: it is made once a moment."""
     monkeypatch.setattr(metrics, "FRESH", 1e9)

@@ -40,7 +40,8 @@ class Metrics:
         self._lanes = LanesSeen()
         self._one_at_a_time = trio.CapacityLimiter(1)
         self._written: dict[str, tuple[float, bytes]] = {}
-        """By content type: when it was written (of time.monotonic), and the last answer."""
+        """By content type, of which there are two: when it was written (of time.monotonic), and the
+        last answer."""
 
     async def answer(self, request: Request) -> Response:
         """A GET of `/metrics`, whatever its query and headers."""
@@ -80,12 +81,15 @@ class LanesSeen:
 
 
 def encoder(accept: str) -> tuple[Encoder, str]:
-    """Who writes what an Accept header asks for, and its content type; the text format where it
-    asks for nothing that is spoken here."""
+    """Who writes what an Accept header asks for, and its content type: OpenMetrics 1.0.0, or the
+    text format where it asks for nothing that is spoken here. No others: the library would repeat
+    whatever version it is asked for, and each would be an answer to make and to keep."""
     try:
-        return choose_encoder(accept)
+        _, content_type = choose_encoder(accept)
     except TypeError:  # a version that is no number
-        return choose_encoder("")
+        content_type = ""
+    openmetrics = content_type.startswith("application/openmetrics-text")
+    return choose_encoder("application/openmetrics-text; version=1.0.0" if openmetrics else "")
 
 
 class _Collected(NamedTuple):
