@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 import socket
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from functools import partial
+from operator import ne
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -84,6 +87,12 @@ def cells(page: Page, model: str) -> list[str]:
     return row.locator("td.number").all_inner_texts()
 
 
+def intervals_of(sidecar: SidecarProcess, model: str) -> list[Any]:
+    """What the sidecar has of a model to draw."""
+    known = sidecar.http.get("/api/v1/overview").json()["models"]
+    return next(entry["intervals"] for entry in known if entry["model_id"] == model)
+
+
 def hover(what: Locator, across: float) -> None:
     """Put the pointer on its upper half, so far from the left."""
     box = what.bounding_box()
@@ -116,9 +125,15 @@ def painted(page: Page, selector: str, colour: str) -> int:
     return int(page.evaluate(script, [selector, colour]))
 
 
+def drawn(page: Page, selector: str, colour: str, *, more_than: int) -> None:
+    """It is on the canvas, or comes to be: what is scrolled to is drawn once it is in sight."""
+    wait_until(lambda: painted(page, selector, colour), lambda pixels: pixels > more_than)
+
+
 def look_of(page: Page, selector: str) -> str:
-    """What is on a canvas."""
-    return str(page.evaluate("(s) => document.querySelector(s).toDataURL()", selector))
+    """What is on a canvas, as a digest."""
+    url = page.evaluate("(s) => document.querySelector(s).toDataURL()", selector)
+    return hashlib.sha256(url.encode()).hexdigest()
 
 
 # --- what it shows ----------------------------------------------------------------------------
@@ -167,12 +182,15 @@ def test_it_draws(opened: Open, busy: tuple[SidecarProcess, Producer]) -> None:
         assert float(batch) == pytest.approx(heavy["commands"] / heavy["executions"], abs=0.0051)
         operations = page.locator("#operations li").count()
         assert operations >= 4
-        assert sum(painted(page, "#lanes canvas", f"--operation-{at}") for at in range(8)) > 1000
+        wait_until(
+            lambda: [painted(page, "#lanes canvas", f"--operation-{at}") for at in range(8)],
+            lambda pixels: sum(pixels) > 1000,
+        )
         strip = "tr.model:has(.id[title=heavy]) .strip canvas"
         page.locator(strip).scroll_into_view_if_needed()
         page.wait_for_selector(strip)
         for part in ("mine_s", "shared_batch_s", "neighbors_s", "overhead_s", "client_s"):
-            assert painted(page, strip, f"--{part}") > 10, part
+            drawn(page, strip, f"--{part}", more_than=10)
         expect(page.locator("#summary")).to_contain_text(
             f"all {answer['delivery']['sent']:,} events counted"
         )
@@ -209,16 +227,12 @@ def test_a_model_is_shown_closely(opened: Open, busy: tuple[SidecarProcess, Prod
         page.get_by_role("button", name="heavy").click()
         below = page.locator("tr.below:visible")
         expect(below.locator("table").first).to_contain_text("all since it is known")
-        assert painted(page, "tr.below:not([hidden]) .drawn canvas", "--mine_s") > 1000
+        drawn(page, "tr.below:not([hidden]) .drawn canvas", "--mine_s", more_than=1000)
         hover(below.locator(".u-over"), 0.7)
         expect(below.locator(".readout")).to_have_text(re.compile("to .*: mine .*%"))
         below.locator("details summary").click()
-        heavy = next(
-            model
-            for model in sidecar.http.get("/api/v1/overview").json()["models"]
-            if model["model_id"] == "heavy"
-        )
-        expect(below.locator("details tbody tr")).to_have_count(len(heavy["intervals"]))
+        intervals = intervals_of(sidecar, "heavy")
+        expect(below.locator("details tbody tr")).to_have_count(len(intervals))
         lanes = page.locator("#lanes .u-over")
         readout = page.locator("#lane-readout")
         for at in range(50, 100):
@@ -239,7 +253,8 @@ def test_it_updates_when_events_arrive(opened: Open, busy: tuple[SidecarProcess,
         page.get_by_role("button", name="tiny").click()
         below = page.locator("tr.below:visible")
         below.locator("details summary").click()
-        before = below.locator("details tbody tr").count()
+        before = len(intervals_of(sidecar, "tiny"))
+        expect(below.locator("details tbody tr")).to_have_count(before)  # filled after the click
         canvases = [f"{place} canvas" for place in ("#lanes", ".drawn", f"{ROW_OF_TINY} .strip")]
         looked = [look_of(page, canvas) for canvas in canvases]
         now = time.time()
@@ -254,7 +269,7 @@ def test_it_updates_when_events_arrive(opened: Open, busy: tuple[SidecarProcess,
         expect(page.locator("#operations")).to_contain_text("sample")
         expect(below.locator("details tbody tr")).to_have_count(before + 1)
         for canvas, before_that in zip(canvases, looked, strict=True):
-            assert look_of(page, canvas) != before_that, canvas
+            wait_until(partial(look_of, page, canvas), partial(ne, before_that))
         producer.send(
             begin("tiny", 9002, now, "sample"), wire.State(now, ("tiny",), "executing:sample")
         )
@@ -298,8 +313,7 @@ def test_it_survives_a_restart_of_the_sidecar(opened: Open, tmp_path: Path) -> N
                     )
                     page.locator("tr.below:visible details summary").click()
                     rows = page.locator("tr.below:visible details tbody tr")
-                    has = again.http.get("/api/v1/overview").json()["models"][0]["intervals"]
-                    expect(rows).to_have_count(len(has))
+                    expect(rows).to_have_count(len(intervals_of(again, "heavy")))
 
 
 def test_what_was_lost_is_said(opened: Open, tmp_path: Path) -> None:
