@@ -8,9 +8,12 @@ import resource
 import subprocess
 import sys
 import tempfile
+import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from queue import SimpleQueue
+from typing import NamedTuple
 
 from bench.machine import pin_there
 from bench.measure import Bound, Figure, Results, Spread, compared, interleaved, percentile
@@ -33,6 +36,7 @@ def figures(quick: bool) -> Results:
 def _call(rounds: int, calls: int) -> list[Figure]:
     wall: list[float] = []
     cpu: list[float] = []
+    woken: list[float] = []
     with tempfile.TemporaryDirectory() as directory, start_sidecar(Path(directory)) as sidecar:
         pin_there(sidecar.process.pid)
         sender = Sender(sidecar.socket)
@@ -41,8 +45,9 @@ def _call(rounds: int, calls: int) -> list[Figure]:
             _report(sidecar.url, 5)  # the first one imports httpx
             for _ in range(rounds):
                 samples = _report(sidecar.url, calls)
-                wall.append(percentile([sample[0] for sample in samples], 99))
-                cpu.append(percentile([sample[1] for sample in samples], 50))
+                wall.append(percentile([sample.wall for sample in samples], 99))
+                cpu.append(percentile([sample.cpu for sample in samples], 50))
+                woken.append(percentile([sample.waking for sample in samples], 99))
         assert reporting_statistics().failed == 0
     return [
         Figure(
@@ -53,19 +58,57 @@ def _call(rounds: int, calls: int) -> list[Figure]:
             note="wall time, one call a step, each reported before the next",
         ),
         Figure("… by the thread's CPU time, p50", "µs", Spread.of(cpu)),
+        Figure(
+            "… waking a thread with one put into a queue, as often, p99", "µs", Spread.of(woken)
+        ),
     ]
 
 
-def _report(url: str, calls: int) -> list[tuple[float, float]]:
-    """Wall and CPU microseconds of each call."""
+class _Call(NamedTuple):
+    """Microseconds."""
+
+    wall: float
+    cpu: float
+    waking: float
+    """Wall time of waking a thread that does nothing, before or after the report."""
+
+
+def _report(url: str, calls: int) -> list[_Call]:
     samples = []
-    for step in range(calls):
-        began, spent = time.perf_counter_ns(), time.thread_time_ns()
-        log_critical_path("model-0", step=step, base_url=url, api_key="none")
-        spent = time.thread_time_ns() - spent
-        samples.append(((time.perf_counter_ns() - began) / 1000, spent / 1000))
-        assert flush_critical_path()
+    with _woken() as wake:
+        for step in range(calls):
+            waking = _took(wake) if step % 2 else 0.0
+            began, spent = time.perf_counter_ns(), time.thread_time_ns()
+            log_critical_path("model-0", step=step, base_url=url, api_key="none")
+            spent = time.thread_time_ns() - spent
+            wall = time.perf_counter_ns() - began
+            assert flush_critical_path()
+            samples.append(_Call(wall / 1000, spent / 1000, waking or _took(wake)))
     return samples
+
+
+@contextlib.contextmanager
+def _woken() -> Iterator[Callable[[], None]]:
+    """What wakes a thread: the least that handing something over takes."""
+    queue: SimpleQueue[bool] = SimpleQueue()
+
+    def run() -> None:
+        while queue.get():
+            pass
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    try:
+        yield lambda: queue.put(True)
+    finally:
+        queue.put(False)
+        thread.join()
+
+
+def _took(call: Callable[[], None]) -> float:
+    began = time.perf_counter_ns()
+    call()
+    return (time.perf_counter_ns() - began) / 1000
 
 
 def _imports(rounds: int) -> list[Figure]:

@@ -22,7 +22,7 @@ SWEEPS = 20
 READERS = 8
 _SPANS = 82_000
 """That fill the gpu lane's timeline."""
-_SETTLED = 20_000
+_SETTLED = 100_000
 """Models after which all that is kept of those that went has been full and renewed: 8,192 ids, 64
 models, and a snapshot with them."""
 _PART = 2000

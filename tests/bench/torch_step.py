@@ -37,7 +37,8 @@ class Absent(TimingObserver):
 
 
 def figures(quick: bool) -> Results:
-    """One torch model, an engine with the hook and one without, a step of each in turn."""
+    """One torch model; an engine with the hook and two without, a step of each in turn. How those
+    two differ is what this machine can tell apart."""
     torch.set_num_threads(1)
     with tempfile.TemporaryDirectory() as directory, start_sidecar(Path(directory)) as sidecar:
         pin_there(sidecar.process.pid)
@@ -51,26 +52,31 @@ async def _compare(socket: Path, directory: Path, pairs: int) -> Results:
         httpx.AsyncClient(transport=transport, base_url="http://backend") as client,
         _running(client, TimingObserver(socket)) as watched,
         _running(client, Absent()) as alone,
+        _running(client, Absent()) as alike,
     ):
-        await settled(watched.create_model("watched"))
-        await settled(alone.create_model("alone"))
-        with_hook: list[_Took] = []
-        without: list[_Took] = []
+        engines = {"watched": watched, "alone": alone, "alike": alike}
+        took: dict[str, list[_Took]] = {model: [] for model in engines}
+        for model, engine in engines.items():
+            await settled(engine.create_model(model))
         for pair in range(-4, pairs):
-            # ABBA: what drifts meets both alike.
-            turns = [(watched, "watched", with_hook), (alone, "alone", without)]
-            for engine, model, samples in turns if pair % 2 else reversed(turns):
-                took = await _step(engine, model, 2 * (pair + 4) + 1)
+            # Forwards and backwards: what drifts meets all alike.
+            for model in engines if pair % 2 else reversed(engines):
+                step = await _step(engines[model], model, 2 * (pair + 4) + 1)
                 if pair >= 0:
-                    samples.append(took)
+                    took[model].append(step)
     work = f"forward_backward of {_SEQUENCES * _TOKENS} tokens and optim_step"
-    wall = [took.wall for took in with_hook], [took.wall for took in without]
-    cpu = [took.cpu for took in with_hook], [took.cpu for took in without]
+    wall, cpu = (
+        {model: [getattr(step, clock) for step in steps] for model, steps in took.items()}
+        for clock in ("wall", "cpu")
+    )
     equal = Bound("ratio", "equal within", 0.001)
+    with_hook = "torch trainer, one step with the hook"
+    by_cpu = "… by the process's CPU time, the hook's own thread included"
     return Results(
         [
-            _figure("torch trainer, one step with the hook", *wall, equal, note=work),
-            _figure("… by the process's CPU time, the hook's own thread included", *cpu),
+            _figure(with_hook, wall["watched"], wall["alone"], equal, note=work),
+            _figure(by_cpu, cpu["watched"], cpu["alone"]),
+            _figure("… another engine without the hook", wall["alike"], wall["alone"]),
         ]
     )
 

@@ -127,6 +127,46 @@ def test_readers_who_wait_come_first(tmp_path: Path) -> None:
     run(tmp_path, act)
 
 
+def test_request_that_comes_with_a_batch_is_answered_first(tmp_path: Path) -> None:
+    """Whichever of the two the event loop turns to first: that somebody waits is known only once
+    the request was read, and a batch takes longer than an answer."""
+    theirs, ours = socket.socketpair()
+    waiting = False
+    applied: list[int] = []
+
+    async def act(intake: Intake) -> None:
+        nonlocal waiting
+
+        async def answer() -> None:
+            nonlocal waiting
+            while True:
+                await trio.lowlevel.wait_readable(ours)
+                ours.recv(1)
+                waiting = True
+                for _ in range(5):
+                    applied.append(intake.core.lifetime(0.0).delivery.applied)
+                    await trio.lowlevel.checkpoint()
+                waiting = False
+
+        intake.ingest.give_way_to(lambda: waiting)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(answer)
+            with Producer(intake.path) as producer:
+                producer.socket.sendall(hello_frame())
+                await intake.settle()
+                for number in range(20):
+                    applied.clear()
+                    producer.post(span(["m"], 0.0, 1.0))
+                    theirs.send(b"?")
+                    await intake.settle()
+                    assert applied == [number] * 5
+                    assert intake.core.lifetime(0.0).delivery.applied == number + 1
+            nursery.cancel_scope.cancel()
+
+    with theirs, ours:
+        run(tmp_path, act)
+
+
 def test_readers_without_end_keep_no_producer_out(tmp_path: Path) -> None:
     """Somebody waits for an answer all the time: batches are applied all the same."""
 

@@ -16,8 +16,9 @@ from .peers import Peer
 from .session import Session
 from .throttle import Throttle
 
-READ_BYTES: Final = 8 * 1024
-"""Taken from a connection before the others, and readers, get their turn: about a batch."""
+READ_BYTES: Final = 4 * 1024
+"""Taken from a connection before the others, and readers, get their turn: less than the largest
+batch, so that whoever waits does so for one batch at most."""
 
 _TOLD: Final = "the producer was told why"
 """In the log instead of the reason, which may quote what the producer sent."""

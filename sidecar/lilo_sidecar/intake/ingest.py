@@ -31,7 +31,7 @@ HELLO_TIMEOUT: Final = 10.0
 """Seconds for the hello, which a hook sends as soon as it is connected."""
 ANSWER_TIMEOUT: Final = 10.0
 """Seconds for a producer to take an answer: a few bytes, of which its socket holds thousands."""
-READS_PER_TURN: Final = 32
+READS_PER_TURN: Final = 64
 """Pieces taken from a connection whose turn it is: 256 KiB, which is the largest message."""
 GIVE_WAY: Final = 0.003
 """Seconds that a batch waits for readers' answers: some of them, so that readers without end do
@@ -249,6 +249,7 @@ class Ingest:
         """Let readers have their answers first, within reason: an answer takes several turns of
         the event loop, and in each of them every producer would have its batch applied."""
         until = trio.current_time() + GIVE_WAY
+        await trio.lowlevel.checkpoint()  # whose request has just come is not known to wait yet
         while self._others_wait() and trio.current_time() < until:
             await trio.lowlevel.checkpoint()
 
