@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import atexit
-import contextlib
 import math
 import operator
 import os
@@ -207,8 +206,11 @@ def _plain(step: Any) -> float | None:
     """The step as a plain number, also from numpy's and torch's."""
     if step is None:
         return None
-    with contextlib.suppress(TypeError):
+    try:
         whole = int(operator.index(step))
+    except TypeError:
+        pass
+    else:
         if abs(whole) > MAX_STEP:
             raise InvalidCallError(f"step is outside -2**53 to 2**53: {shown(step)}")
         return whole

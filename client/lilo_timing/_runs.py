@@ -34,6 +34,8 @@ def is_finished(run: Run) -> bool:
 
 def _live_runs() -> list[Run]:
     wandb = sys.modules.get("wandb")
+    if wandb is None:
+        return []
     runs = [*_active_runs(), getattr(wandb, "run", None)]
     live: dict[int, Run] = {id(run): run for run in runs if run is not None}
     return [run for run in live.values() if _is_ours(run) and not is_finished(run)]
