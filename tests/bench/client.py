@@ -15,7 +15,7 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import NamedTuple
 
-from bench.machine import pin_there
+from bench.machine import leave_free, pin_here, pin_there
 from bench.measure import Bound, Figure, Results, Spread, compared, interleaved, percentile
 from bench.traffic import Sender, Traffic
 from lilo_timing import flush_critical_path, log_critical_path, reporting_statistics
@@ -37,6 +37,7 @@ def _call(rounds: int, calls: int) -> list[Figure]:
     wall: list[float] = []
     cpu: list[float] = []
     woken: list[float] = []
+    elsewhere: list[float] = []
     with tempfile.TemporaryDirectory() as directory, start_sidecar(Path(directory)) as sidecar:
         pin_there(sidecar.process.pid)
         sender = Sender(sidecar.socket)
@@ -44,10 +45,15 @@ def _call(rounds: int, calls: int) -> list[Figure]:
         with Path(os.devnull).open("w") as nowhere, contextlib.redirect_stdout(nowhere):
             _report(sidecar.url, 5)  # the first one imports httpx
             for _ in range(rounds):
+                pin_here()
                 samples = _report(sidecar.url, calls)
                 wall.append(percentile([sample.wall for sample in samples], 99))
                 cpu.append(percentile([sample.cpu for sample in samples], 50))
                 woken.append(percentile([sample.waking for sample in samples], 99))
+                leave_free()
+                samples = _report(sidecar.url, calls)
+                elsewhere.append(percentile([sample.wall for sample in samples], 99))
+        pin_here()
         assert reporting_statistics().failed == 0
     return [
         Figure(
@@ -61,6 +67,9 @@ def _call(rounds: int, calls: int) -> list[Figure]:
         Figure(
             "… waking a thread with one put into a queue, as often, p99", "µs", Spread.of(woken)
         ),
+        Figure(
+            "… where the reporting thread has a core of its own, p99", "µs", Spread.of(elsewhere)
+        ),
     ]
 
 
@@ -70,45 +79,46 @@ class _Call(NamedTuple):
     wall: float
     cpu: float
     waking: float
-    """Wall time of waking a thread that does nothing, before or after the report."""
+    """Wall time of waking a thread that does nothing, after the report."""
 
 
 def _report(url: str, calls: int) -> list[_Call]:
     samples = []
-    with _woken() as wake:
+    with _waking() as waking:
         for step in range(calls):
-            waking = _took(wake) if step % 2 else 0.0
             began, spent = time.perf_counter_ns(), time.thread_time_ns()
             log_critical_path("model-0", step=step, base_url=url, api_key="none")
             spent = time.thread_time_ns() - spent
             wall = time.perf_counter_ns() - began
             assert flush_critical_path()
-            samples.append(_Call(wall / 1000, spent / 1000, waking or _took(wake)))
+            samples.append(_Call(wall / 1000, spent / 1000, waking()))
     return samples
 
 
 @contextlib.contextmanager
-def _woken() -> Iterator[Callable[[], None]]:
-    """What wakes a thread: the least that handing something over takes."""
+def _waking() -> Iterator[Callable[[], float]]:
+    """What tells the microseconds that waking a thread takes, the least of handing over."""
     queue: SimpleQueue[bool] = SimpleQueue()
+    heard: SimpleQueue[bool] = SimpleQueue()
 
     def run() -> None:
         while queue.get():
-            pass
+            heard.put(True)
+
+    def microseconds() -> float:
+        began = time.perf_counter_ns()
+        queue.put(True)
+        took = time.perf_counter_ns() - began
+        heard.get()  # it would be in the way of what is measured next
+        return took / 1000
 
     thread = threading.Thread(target=run)
     thread.start()
     try:
-        yield lambda: queue.put(True)
+        yield microseconds
     finally:
         queue.put(False)
         thread.join()
-
-
-def _took(call: Callable[[], None]) -> float:
-    began = time.perf_counter_ns()
-    call()
-    return (time.perf_counter_ns() - began) / 1000
 
 
 def _imports(rounds: int) -> list[Figure]:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.metadata
 import os
 import platform
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +18,18 @@ QUIET = 0.5
 
 def pin_here() -> None:
     """Keep this process, and those it starts from now on, on the first core."""
-    os.sched_setaffinity(0, {_CORES[0]})
+    _keep_on(_CORES[:1])
+
+
+def leave_free() -> None:
+    """Let this process run on every core again."""
+    _keep_on(_CORES)
+
+
+def _keep_on(cores: Sequence[int]) -> None:
+    for thread in Path("/proc/self/task").iterdir():  # the system keeps threads, not processes
+        with contextlib.suppress(ProcessLookupError):  # it has just ended
+            os.sched_setaffinity(int(thread.name), cores)
 
 
 def pin_there(pid: int) -> None:
