@@ -46,7 +46,7 @@ class Feed:
 
 def figures(quick: bool) -> Results:
     """One model and many, and the least that reading the same bytes can cost."""
-    rounds, commands = (2, 500) if quick else (11, 6000)
+    rounds, commands = (2, 500) if quick else (21, 6000)
     with (
         tempfile.TemporaryDirectory() as first,
         tempfile.TemporaryDirectory() as second,
