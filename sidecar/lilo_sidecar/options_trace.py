@@ -27,7 +27,7 @@ class TraceOptions:
     output: str
     """Where to write: a path, or ``-`` for stdout."""
     model_id: str | None
-    """Whose form of the trace: all other models are neighbours in it. None names all."""
+    """Whose form of the trace: all other models are neighbors in it. None names all."""
 
 
 def add_trace(verbs: Any) -> None:

@@ -60,7 +60,7 @@ async def account(sidecar: SidecarProcess, model: str, executions: int) -> dict[
 
 
 async def test_alone_nobody_else_is_in_the_account(tmp_path: Path, sidecar: SidecarProcess) -> None:
-    """A model that has the trainer to itself has no neighbours and no batchmates, and its share
+    """A model that has the trainer to itself has no neighbors and no shared batch, and its share
     is the whole of its executions."""
     with trio.fail_after(60):
         async with training(tmp_path, "m") as running:
@@ -78,7 +78,7 @@ async def test_beside_a_heavy_tenant_it_is_the_neighbour_not_the_trainer(
     tmp_path: Path, sidecar: SidecarProcess
 ) -> None:
     """The same steps alone and beside a heavy tenant that always has work queued: waiting for
-    neighbours and sharing batches grow from nothing, the trainer's overhead hardly does."""
+    neighbors and sharing batches grow from nothing, the trainer's overhead hardly does."""
     with trio.fail_after(60):
         async with training(tmp_path, "light", "heavy") as running:
             await train(running, "light", 4)

@@ -316,6 +316,40 @@ def test_it_survives_a_restart_of_the_sidecar(opened: Open, tmp_path: Path) -> N
                     expect(rows).to_have_count(len(intervals_of(again, "heavy")))
 
 
+def test_operations_keep_their_colours(opened: Open, tmp_path: Path) -> None:
+    """Those that engines have, whichever the page sees first; a name of an engine's own gets one
+    that no other has."""
+    names = ("of-our-own", "optim_step", "persist:weights", "forward_backward")
+    with start_watched(tmp_path) as sidecar, Producer(sidecar.socket) as producer:
+        producer.greet()
+        with opened(sidecar.url) as seen:
+            shown = seen.page.locator("#operations li")
+            for number, name in enumerate(names):
+                now = time.time()
+                producer.send(span(["m"], now - 0.1, now, name))
+                ask_now(seen.page)
+                expect(shown).to_have_count(number + 1)
+            swatch = "(e) => getComputedStyle(e.querySelector('.swatch')).backgroundColor"
+            colours = {item.inner_text(): item.evaluate(swatch) for item in shown.all()}
+            sheet = [seen.page.evaluate(_COLOUR, f"--operation-{number}") for number in range(8)]
+    assert colours == {
+        "forward_backward": sheet[0],
+        "optim_step": sheet[2],
+        "persist:weights": sheet[5],
+        "of-our-own": sheet[7],
+    }
+
+
+_COLOUR = """(name) => {
+    const swatch = document.createElement("i");
+    swatch.style.color = `var(${name})`;
+    document.body.append(swatch);
+    const { color } = getComputedStyle(swatch);
+    swatch.remove();
+    return color;
+}"""
+
+
 def test_what_was_lost_is_said(opened: Open, tmp_path: Path) -> None:
     """How many events, and what it means for the figures."""
     with start_watched(tmp_path) as sidecar, Producer(sidecar.socket) as producer:

@@ -18,6 +18,7 @@ BAR_WIDTH: Final = 60
 @dataclass(frozen=True, slots=True)
 class _Part:
     label: str
+    """As on the sidecar's page and in `lilo-sidecar top`."""
     fill: str
     """Of a different density each, for terminals and files without colours."""
     style: str
@@ -26,18 +27,18 @@ class _Part:
 
 
 PARTS: Final[Mapping[str, _Part]] = {
-    "mine_s": _Part("own work", "█", "green", ""),
+    "mine_s": _Part("mine", "█", "green", ""),
     "shared_batch_s": _Part(
-        "batchmates",
+        "shared batch",
         "▓",
         "cyan",
-        "sharing batches: for {} of its time the lane ran the batchmates' part of them",
+        "sharing batches: for {} of its time the lane ran the others' part of them",
     ),
     "neighbors_s": _Part(
-        "neighbours",
+        "neighbors",
         "▒",
         "blue",
-        "its neighbours: for {} of its time it waited while the lane ran others, which is "
+        "its neighbors: for {} of its time it waited while the lane ran others, which is "
         "fair sharing",
     ),
     "overhead_s": _Part(
@@ -46,9 +47,9 @@ PARTS: Final[Mapping[str, _Part]] = {
         "red",
         "the trainer itself: for {} of its time it waited for a lane that was idle",
     ),
-    "persist_s": _Part("writing", "░", "yellow", "writing its own weights, for {} of its time"),
+    "persist_s": _Part("persist", "░", "yellow", "writing its own weights, for {} of its time"),
     "client_s": _Part(
-        "own loop",
+        "client",
         "·",
         "bright_black",
         "its own loop: for {} of its time nothing of it was in the trainer",

@@ -21,11 +21,15 @@ export function onChange(redraw) {
   watch();
 }
 
-const OPERATIONS = 8; // colours of the style sheet; with more operations they come again
-const known = new Map();
+const OPERATIONS = 8; // colours of the style sheet
+// What engines do has its own, so that pages and days can be compared; other names get what these
+// do not use yet, from the last one on, and with more of them colours come again.
+const USUAL = ["forward_backward", "forward", "optim_step", "sample", "capture", "persist", "accept"];
+const others = new Map();
 
-/** The colour of an operation: the same one as long as the page is open. */
+/** The colour of an operation: of `capture:<kind>` and `persist:<kind>`, by what comes first. */
 export function operationColour(name) {
-  if (!known.has(name)) known.set(name, known.size % OPERATIONS);
-  return css(`--operation-${known.get(name)}`);
+  const usual = USUAL.indexOf(name.split(":", 1)[0]);
+  if (usual < 0 && !others.has(name)) others.set(name, OPERATIONS - 1 - (others.size % OPERATIONS));
+  return css(`--operation-${usual < 0 ? others.get(name) : usual}`);
 }

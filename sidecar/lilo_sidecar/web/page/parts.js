@@ -7,7 +7,7 @@ import { element } from "./elements.js";
 export const PARTS = [
   { key: "mine_s", name: "mine", means: "its share of the batches it was in", draw: null },
   { key: "shared_batch_s", name: "shared batch", means: "the rest of those batches", draw: slanted },
-  { key: "neighbors_s", name: "neighbours", means: "it waited, and the lane ran others", draw: dotted },
+  { key: "neighbors_s", name: "neighbors", means: "it waited, and the lane ran others", draw: dotted },
   { key: "overhead_s", name: "overhead", means: "it waited, and the lane was idle", draw: crossed },
   { key: "persist_s", name: "persist", means: "nothing of it ran or waited; a capture was being written", draw: level },
   { key: "client_s", name: "client", means: "nothing of it was in the trainer: its own loop", draw: null },
