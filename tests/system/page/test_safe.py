@@ -93,3 +93,26 @@ def test_token_is_asked_for_and_kept_out_of_sight(opened: Open, tmp_path: Path) 
         assert page.evaluate("document.cookie") == ""
         assert not [asked for asked in seen.requests if "horse" in asked]
         assert "horse" not in page.content()
+
+
+def test_no_token_no_questions(opened: Open, tmp_path: Path) -> None:
+    """While it waits for a token it hardly asks: each question would be refused, and be in the
+    log of whatever stands between. Now and then it does, for a sidecar that came to want none."""
+    file = tmp_path / "token"
+    file.write_text("correct-horse\n")
+    file.chmod(0o600)
+    started = start_watched(tmp_path, "--token-file", file, token="correct-horse")
+    with started as sidecar, opened(sidecar.url, may=re.compile("401")) as seen:
+        page = seen.page
+        page.clock.install()
+        page.reload()
+        expect(page.locator("#token")).to_be_focused()
+
+        def asked() -> int:
+            return sum(url.endswith("/overview") for url in seen.requests)
+
+        before = asked()
+        page.clock.run_for(25_000)
+        assert asked() == before
+        page.clock.run_for(25_000)
+        wait_until(asked, lambda count: count == before + 1)

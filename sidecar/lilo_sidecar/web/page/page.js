@@ -11,7 +11,7 @@ import { deliveryOf, noticesOf } from "./notices.js";
 import { forgetFills } from "./parts.js";
 
 const PERIOD = 2_000; // milliseconds between questions: half of what the sidecar's intervals have
-const PERIOD_HIDDEN = 30_000; // while nobody looks; the sidecar keeps ten minutes
+const PERIOD_SELDOM = 30_000; // while nobody looks, or a token is asked for; the sidecar keeps ten minutes
 const TOKEN = "lilo-timing-token";
 
 const $ = (id) => document.getElementById(id);
@@ -27,7 +27,7 @@ let wake = () => {};
 async function follow() {
   for (;;) {
     await turn();
-    const period = document.hidden ? PERIOD_HIDDEN : PERIOD;
+    const period = document.hidden || !$("access").hidden ? PERIOD_SELDOM : PERIOD;
     await new Promise((resolve) => {
       const timer = setTimeout(resolve, period);
       wake = () => { clearTimeout(timer); resolve(); };
