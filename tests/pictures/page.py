@@ -12,6 +12,7 @@ from playwright.sync_api import Page
 
 from lilo_engine_hook import wire
 from support.browser import chromium, visit
+from support.feed import begin
 from support.producer import Producer
 from support.watched import Past, start_watched
 
@@ -30,7 +31,10 @@ def make(docs: Path) -> None:
         producer.greet()
         past = Past(producer, MODELS, ago=183.0)
         past.tell(sidecar)
-        producer.send(wire.State(past.now, MODELS[:2], "executing:forward_backward"))
+        producer.send(
+            *(begin(model, 9000, past.now) for model in MODELS[:2]),
+            wire.State(past.now, MODELS[:2], "executing:forward_backward"),
+        )
         options = {"viewport": {"width": WIDTH, "height": 700}, "color_scheme": "light"}
         with chromium() as browser, visit(browser, sidecar.url, **options) as seen:
             path = docs / "pictures" / "page.png"

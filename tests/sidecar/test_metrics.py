@@ -101,6 +101,7 @@ def test_figures_are_those_of_the_timing_answer(site: Site) -> None:
         finish("m", 1, 8.5),
         finish("n", 1, 8.5),
         begin("m", 2, 9.0),
+        begin("m", 3, 9.0),
         wire.State(10.0, ("m",), "executing:forward_backward"),
         dropped=3,
         rejected=2,
@@ -131,12 +132,12 @@ def test_figures_are_those_of_the_timing_answer(site: Site) -> None:
     assert value(found, "lilo_model_executions_total", model="m") == 2
     assert value(found, "lilo_model_batched_commands_total", model="m") == 3
     assert value(found, "lilo_model_queued_commands", model="m") == 1
-    assert value(found, "lilo_model_running_commands", model="m") == 0
+    assert value(found, "lilo_model_running_commands", model="m") == 1
     assert value(found, "lilo_queued_commands") == 1
-    assert value(found, "lilo_running_commands") == 0
+    assert value(found, "lilo_running_commands") == 1
     assert (value(found, "lilo_models"), value(found, "lilo_models_left_out")) == (2, 0)
     delivery = answer["delivery"]
-    assert value(found, "lilo_events_sent_total") == delivery["sent"] == 15
+    assert value(found, "lilo_events_sent_total") == delivery["sent"] == 16
     for outcome in ("applied", "dropped", "rejected"):
         assert value(found, "lilo_events_total", outcome=outcome) == delivery[outcome] > 0
     assert value(found, "lilo_lane_busy", lane="gpu") == 1

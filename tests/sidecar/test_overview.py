@@ -87,7 +87,7 @@ def test_models_and_lanes_are_told_of_as_they_are(site: Watched) -> None:
     site.now = 106.5
     answer = site.overview()
     m, n = answer["models"]
-    assert (m["model_id"], m["queued"], m["running"]) == ("m", 1, 0)
+    assert (m["model_id"], m["queued"], m["running"]) == ("m", 0, 1)
     assert (m["executions"], m["commands"]) == (1, 2)
     assert (m["since"], m["until"]) == (100.0, 105.0)
     assert step_of(m) == [1.0, 1.0, 0.0, 2.0, 0.0, 1.0]

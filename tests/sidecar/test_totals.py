@@ -139,6 +139,23 @@ def test_commands_that_run_are_told_from_those_that_wait() -> None:
     assert depth() == (1, 0)
 
 
+def test_what_a_lane_works_on_does_not_wait() -> None:
+    """From the moment that the lane says so: one command of each model in the batch, if it is of
+    that kind and was there by then; the span tells of all of them."""
+    feed = Feed(CriticalPath())
+
+    def depth() -> dict[str, tuple[int, int]]:
+        return {m.model_id: (m.queued, m.running) for m in feed.core.totals().models}
+
+    feed(begin("m", 1, 0.0), begin("m", 2, 0.0), begin("n", 1, 0.0, "forward"), begin("o", 1, 0.0))
+    feed(wire.State(1.0, ("m", "n", "late"), "executing:forward_backward"), begin("late", 1, 1.5))
+    assert depth() == {"m": (1, 1), "n": (1, 0), "o": (1, 0), "late": (1, 0)}
+    feed(span(["m"], 1, 2, ids=["m:1", "m:2"]))
+    assert depth()["m"] == (0, 2)
+    feed(finish("m", 1, 2.0), finish("m", 2, 2.0), wire.State(2.0, None, "idle"))
+    assert depth() == {"m": (0, 0), "n": (1, 0), "o": (1, 0), "late": (1, 0)}
+
+
 def test_looking_changes_nothing() -> None:
     """The state is the same to the byte, also where an account waits to be settled."""
     feed = Feed(CriticalPath())

@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from .account import StepSums
+from .activity import LaneActivity
 from .delivery import Delivery
 from .former import Former
 from .model import Model
@@ -34,7 +35,9 @@ class ModelTotals(NamedTuple):
     queued: int
     """Commands that no lane has taken up; its registration is one while it waits."""
     running: int
-    """Commands that one has, and that are not finished."""
+    """Commands that one has, and that are not finished. Which ones a batch has is known once its
+    span comes, with its end; until then it is one of each model that the lane says it works for.
+    """
     executions: int
     """Batches that ran with it in them, captures left out."""
     commands: int
@@ -63,9 +66,14 @@ def totals_of(
     here = list(trainers)
     models: dict[str, ModelTotals] = {}
     for trainer in here:
+        working: dict[str, list[LaneActivity]] = {}
+        for _, lane in trainer.activity:
+            for name in lane.models:
+                working.setdefault(name, []).append(lane)
         for model_id, model in trainer.models.known.items():
             if model_id not in models or trainer.models.accounts_for(model_id):
-                models[model_id] = _of(trainer, model_id, model, ahead=ahead)
+                taken_up = sum(_has_one_of(model, lane) for lane in working.get(model_id, ()))
+                models[model_id] = _of(trainer, model_id, model, taken_up, ahead=ahead)
     delivery = former.delivery.plus(shared.unowned.snapshot())
     for trainer in here:
         delivery = delivery.plus(trainer.delivery.snapshot())
@@ -75,7 +83,17 @@ def totals_of(
     return Totals(list(models.values()), steps, phases, delivery)
 
 
-def _of(trainer: Trainer, model_id: str, model: Model, *, ahead: bool) -> ModelTotals:
+def _has_one_of(model: Model, lane: LaneActivity) -> bool:
+    """Whether one of the commands that are queued is in what the lane works on, as it says."""
+    return any(
+        command.kind == lane.operation and command.submitted <= lane.since
+        for command in model.queued.values()
+    )
+
+
+def _of(
+    trainer: Trainer, model_id: str, model: Model, taken_up: int, *, ahead: bool
+) -> ModelTotals:
     account = model.account
     until, sums = trainer.foreseen(model_id) if ahead else (account.until, account.total())
     return ModelTotals(
@@ -83,8 +101,8 @@ def _of(trainer: Trainer, model_id: str, model: Model, *, ahead: bool) -> ModelT
         model.ledger.since,
         until,
         sums,
-        len(model.queued),
-        len(model.started),
+        len(model.queued) - taken_up,
+        len(model.started) + taken_up,
         model.executions,
         model.batched,
     )
