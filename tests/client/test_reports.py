@@ -367,6 +367,7 @@ def test_several_live_runs_need_to_be_told_apart(
     setup._singleton = types.SimpleNamespace(  # type: ignore[attr-defined]
         _pid=os.getpid(), _active_runs=[Run(), Run()]
     )
+    monkeypatch.setitem(sys.modules, "wandb", types.ModuleType("wandb"))
     monkeypatch.setitem(sys.modules, "wandb.sdk.wandb_setup", setup)
     for _ in range(2):
         log_critical_path("m", base_url=server.url, background=False)
