@@ -2,42 +2,29 @@
 
 from __future__ import annotations
 
-import atexit
 import math
 import operator
-import os
 import threading
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final, SupportsFloat, SupportsIndex
 
-from ._readers import unique_reader
-from ._request import TimingRequest, timing_request
+from ._process import current_process
+from ._request import timing_request
 from ._runs import SeveralRunsError, live_run
 from ._shown import shown
 from ._statistics import ReportingStatistics, counters
-from ._worker import Admission, Job, Worker
-from .errors import InvalidCallError, UnavailableError
+from ._worker import Admission, Job
+from .errors import InvalidCallError
 
 if TYPE_CHECKING:
     import httpx
 
-    from ._positions import Positions
-    from ._report import Reporter
-
 DEFAULT_TIMEOUT: Final = 10.0
-EXIT_TIMEOUT: Final = 2.0
-"""Seconds that the end of the process waits for reports in flight. With what else there is to do
-then, it stays under 3 s."""
 MAX_STEP: Final = 2**53
 """Whole numbers up to here are exact in JSON and in W&B."""
 _MARGIN: Final = 0.5
 """Seconds that a caller who waits gives a report beyond its timeout: for what is done besides
 asking, and so that one that just fails is told as that."""
-_FORK_TIMEOUT: Final = 1.0
-"""Seconds that a fork waits for what the first report is importing: the child could never import
-it, since the lock of a module that is half imported stays locked there."""
-_STOP_TIMEOUT: Final = 0.5
-"""Seconds that it then waits for a report that is just being written."""
 
 
 def log_critical_path(
@@ -133,7 +120,7 @@ def critical_path_metrics(
     prefix = _checked_prefix(prefix)
     from ._metrics import flatten
 
-    process = _process
+    process = current_process()
     with process.reporter().positions.reading(request, request.reader or process.reader) as answer:
         return flatten(answer, prefix)
 
@@ -142,7 +129,7 @@ def flush_critical_path(timeout: float = DEFAULT_TIMEOUT) -> bool:
     """Wait for the reports in flight, at most ``timeout`` seconds; whether all are done. Call
     it before `run.finish()`, so that the last report is in the run. Never raises."""
     try:
-        return _process.worker.flush(max(0.0, float(timeout)))
+        return current_process().worker.flush(max(0.0, float(timeout)))
     except Exception as error:  # noqa: BLE001 - a training loop never fails for its timing
         counters.tell("wait", f"reports were not waited for: {shown(error, 200)}", error)
         return False
@@ -169,7 +156,7 @@ def _log(
     elif not callable(getattr(run, "log", None)):
         raise InvalidCallError(f"run is {shown(run)}; pass a W&B run")
     step = _plain(step)
-    process = _process  # a fork between here and the end must not mix two processes
+    process = current_process()  # a fork between here and the end must not mix two processes
     made: list[Mapping[str, float] | None] = []
     job = Job(
         # The run by its identity: the job keeps it alive, so no other one has that.
@@ -221,90 +208,3 @@ def _plain(step: Any) -> float | None:
     if not math.isfinite(number):
         raise InvalidCallError(f"step is {shown(step)}; pass a number, or None")
     return number
-
-
-class _Process:
-    """What belongs to this process alone. What makes the reports is loaded with the first one, on
-    the thread that makes it: an import is no place to wait for it."""
-
-    def __init__(self, inherited: Positions | None = None) -> None:
-        self.worker = Worker()
-        self.reader = unique_reader("metrics")
-        """Of `critical_path_metrics`."""
-        self._inherited = inherited
-        self._reporter: Reporter | None = None
-        self._loading = threading.Lock()
-        self._loaded: threading.Event | None = None
-        """Set once everything that a report needs is imported; None before the first."""
-        self._ended = False
-
-    def reporter(self) -> Reporter:
-        """The one of this process. Raises `UnavailableError` at its end."""
-        from ._positions import Positions
-        from ._report import Reporter
-
-        with self._loading:
-            if self._ended:
-                raise UnavailableError("the process is ending, and asks for no timing any more")
-            if self._reporter is None:
-                self._reporter = Reporter(self._inherited or Positions())
-            return self._reporter
-
-    def report(
-        self, request: TimingRequest, prefix: str, step: float | None, run: Any
-    ) -> Mapping[str, float] | None:
-        """Make one report. On the worker's thread."""
-        self._load()
-        from ._report import Order
-
-        try:
-            reporter = self.reporter()
-        except UnavailableError:
-            counters.count("unlogged")
-            return None
-        return reporter.make(Order(request, prefix, step, run))
-
-    def before_fork(self) -> None:
-        """Have nothing half imported, if that is a matter of a moment."""
-        loaded = self._loaded
-        if loaded is not None:
-            loaded.wait(_FORK_TIMEOUT)
-
-    def _load(self) -> None:
-        if self._loaded is None:
-            self._loaded = threading.Event()
-            try:
-                from . import _network, _report  # noqa: F401 - and httpx
-            finally:
-                self._loaded.set()
-
-    def forked(self) -> _Process:
-        """For the child: nothing of this one but where its readers stood. Takes no lock, which
-        another thread may have held when it forked."""
-        reporter = self._reporter
-        return _Process(self._inherited if reporter is None else reporter.positions.inherited())
-
-    def end(self) -> None:
-        """Finish what is under way, within seconds; log and print nothing after that."""
-        self.worker.close(EXIT_TIMEOUT)
-        with self._loading:  # held for a moment only
-            self._ended = True
-        if self._reporter is not None:
-            self._reporter.stop(_STOP_TIMEOUT)
-
-
-_process = _Process()
-
-
-def _after_fork() -> None:
-    global _process
-    _process = _process.forked()
-    counters.forget()
-
-
-def _at_exit() -> None:
-    _process.end()
-
-
-os.register_at_fork(before=lambda: _process.before_fork(), after_in_child=_after_fork)
-atexit.register(_at_exit)

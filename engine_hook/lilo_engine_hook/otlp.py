@@ -21,8 +21,9 @@ from typing import Any, Final, TypeVar, cast
 try:
     from opentelemetry.context import Context
     from opentelemetry.sdk.trace import TracerProvider
-    from opentelemetry.trace import Link, Span, Status, StatusCode, set_span_in_context
+    from opentelemetry.trace import Link, Status, StatusCode
 
+    from ._otlp_command import OpenCommand
     from ._otlp_export import ended_within, exporting_provider, nanoseconds, text
 except ImportError as missing:
     raise ImportError(
@@ -47,20 +48,6 @@ _FAILED: Final = frozenset({"failed", "error"})
 
 _log = logging.getLogger("lilo_engine_hook")
 _Method = TypeVar("_Method", bound=Callable[..., None])
-
-
-class _Open:
-    """A command, or a model's creation, that is not over."""
-
-    __slots__ = ("begun", "name", "span", "waiting")
-
-    def __init__(self, name: str, span: Span, begun: int) -> None:
-        self.name = name
-        self.span = span
-        self.begun = begun
-        """Nanoseconds."""
-        self.waiting = True
-        """No lane has taken it up."""
 
 
 def _never_raises(method: _Method) -> _Method:
@@ -102,7 +89,7 @@ class OtlpObserver:
         """Commands whose finish was not waited for any more, `MAX_OPEN` being open."""
         self.rejected = 0
         """Calls that make no span."""
-        self._open: dict[tuple[str, str], _Open] = {}
+        self._open: dict[tuple[str, str], OpenCommand] = {}
         """By ("command", request id) or ("model", its id), the oldest first."""
         self._lock = threading.Lock()
         self._shared = provider is not None
@@ -136,7 +123,9 @@ class OtlpObserver:
     @_never_raises
     def forget_model(self, model_id: str) -> None:
         """A model is gone."""
-        self._end(self._pop(("model", text(model_id))), abandoned=True)
+        found = self._pop(("model", text(model_id)))
+        if found is not None:
+            found.end(abandoned=True)
 
     @_never_raises
     def begin(self, operation: Operation) -> None:
@@ -164,7 +153,8 @@ class OtlpObserver:
         found = self._pop(("command", text(operation.request_id)))
         word = plain(state)
         failed = isinstance(word, str) and word.lower() in _FAILED
-        self._end(found, failed=failed)
+        if found is not None:
+            found.end(failed=failed)
 
     @_never_raises
     def set_activity(self, lane: str, operation: Operation | None) -> None:
@@ -212,12 +202,13 @@ class OtlpObserver:
             span.set_status(Status(StatusCode.ERROR))
         span.end(end)
         for command in found:
-            self._took_up(command, start)
+            command.take_up(self._tracer, start)
             if ok is False:
-                command.span.set_status(Status(StatusCode.ERROR))
+                command.fail()
         if name == ACCEPT:
             for each in models:
-                self._end(self._pop(("model", each)), end)
+                if (creation := self._pop(("model", each))) is not None:
+                    creation.end(end)
 
     def close(self) -> None:
         """Export what is there, commands that are not finished included, for at most
@@ -228,7 +219,8 @@ class OtlpObserver:
         self._tracer = None
         atexit.unregister(self.close)
         for key in list(self._open):
-            self._end(self._pop(key), abandoned=True)
+            if (left := self._pop(key)) is not None:
+                left.end(abandoned=True)
         # Either takes as long as it likes, with a receiver that is away.
         export = self._provider.force_flush if self._shared else self._provider.shutdown
         if not ended_within(CLOSE_TIMEOUT, export):
@@ -251,40 +243,13 @@ class OtlpObserver:
             if len(self._open) >= MAX_OPEN:
                 oldest = self._open.pop(next(iter(self._open)))
                 self.evicted += 1
-            self._open[key] = _Open(name, span, begun)
-        self._end(oldest, abandoned=True)
+            self._open[key] = OpenCommand(name, span, begun)
+        if oldest is not None:
+            oldest.end(abandoned=True)
 
-    def _pop(self, key: tuple[str, str]) -> _Open | None:
+    def _pop(self, key: tuple[str, str]) -> OpenCommand | None:
         with self._lock:
             return self._open.pop(key, None)
-
-    def _end(
-        self,
-        found: _Open | None,
-        at: int | None = None,
-        *,
-        failed: bool = False,
-        abandoned: bool = False,
-    ) -> None:
-        if found is None:
-            return
-        if failed:
-            found.span.set_status(Status(StatusCode.ERROR))
-        if abandoned:
-            found.span.set_attribute("lilo.abandoned", True)
-        found.span.end(at)
-
-    def _took_up(self, command: _Open, t0: int) -> None:
-        """A lane works on the command. The first time, what it waited is a span."""
-        if not command.waiting:
-            return
-        command.waiting = False
-        wait = self._tracer.start_span(
-            f"{command.name}.queue_wait",
-            set_span_in_context(command.span, Context()),
-            start_time=command.begun,
-        )
-        wait.end(max(command.begun, t0))
 
     def _reject(self, method: str, error: Exception) -> None:
         with self._lock:

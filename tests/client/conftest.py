@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 import lilo_timing
-from lilo_timing import _critical_path, _statistics
+from lilo_timing import _process, _statistics
 from support.timing_server import TIMEOUT, TimingServer, timing_server
 from support.wandb_runs import Runs
 
@@ -16,7 +16,7 @@ from support.wandb_runs import Runs
 def _fresh_client(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.delenv("TINKER_BASE_URL", raising=False)
     monkeypatch.delenv("TINKER_API_KEY", raising=False)
-    monkeypatch.setattr(_critical_path, "_process", _critical_path._Process())
+    monkeypatch.setattr(_process, "_process", _process.Process())
     # The one object that all modules share, so its inside is set back.
     monkeypatch.setattr(_statistics.counters, "_counts", lilo_timing.ReportingStatistics())
     monkeypatch.setattr(_statistics.counters, "_said", set())

@@ -15,7 +15,7 @@ import pytest
 from lilo_timing import (
     SlowAnswerError,
     TimingError,
-    _critical_path,
+    _process,
     critical_path_metrics,
     log_critical_path,
     reporting_statistics,
@@ -200,7 +200,7 @@ def test_a_line_that_stdout_did_not_take_comes_again(
         closed.setattr(sys, "stdout", None)
         report(server)
     report(server)
-    _critical_path._process.reporter().stop(TIMEOUT)
+    _process.current_process().reporter().stop(TIMEOUT)
     for _ in range(2):
         report(server)
     acks = [request.query.get("ack") for request in server.requests]

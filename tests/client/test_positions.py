@@ -11,12 +11,7 @@ from collections import Counter
 import pytest
 
 import lilo_timing
-from lilo_timing import (
-    SlowAnswerError,
-    _critical_path,
-    critical_path_metrics,
-    reporting_statistics,
-)
+from lilo_timing import SlowAnswerError, _process, critical_path_metrics, reporting_statistics
 from lilo_timing._positions import MAX_POSITIONS, MAX_STATES, Positions
 from support.timing_readers import ReaderModel, once_each, records
 from support.timing_server import TIMEOUT, Answer, Request, TimingServer, timing_server
@@ -83,7 +78,7 @@ def test_states_that_are_remembered_are_bounded(server: TimingServer, model: Rea
     for _ in range(3 * MAX_STATES):
         critical_path_metrics("m", base_url=server.url, reader="r")
         model.lose_state()
-    (position,) = _critical_path._process.reporter().positions._positions.values()
+    (position,) = _process.current_process().reporter().positions._positions.values()
     assert len(position.received) == MAX_STATES
 
 

@@ -8,7 +8,7 @@ import sys
 import time
 from typing import IO, Any
 
-from lilo_timing._critical_path import EXIT_TIMEOUT
+from lilo_timing._process import EXIT_TIMEOUT
 from support.timing_readers import ReaderModel, records
 from support.timing_server import TIMEOUT, Answer, Request, TimingServer, silent_server
 

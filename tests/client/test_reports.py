@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 import lilo_timing
-from lilo_timing import _critical_path, flush_critical_path, log_critical_path, reporting_statistics
+from lilo_timing import _process, flush_critical_path, log_critical_path, reporting_statistics
 from lilo_timing._worker import MAX_WAITING
 from support.timing_readers import ReaderModel
 from support.timing_server import (
@@ -346,7 +346,7 @@ def test_an_answer_that_comes_while_the_process_ends_is_not_written(
     server.hold()
     log_critical_path("m", base_url=server.url)
     server.wait_for(1)
-    _critical_path._process.reporter().stop(TIMEOUT)
+    _process.current_process().reporter().stop(TIMEOUT)
     server.release()
     assert flush_critical_path(TIMEOUT)
     assert printed(capsys) == []

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from lilo_timing import _critical_path, reporting_statistics
+from lilo_timing import _process, reporting_statistics
 from lilo_timing._run_log import MAX_PREFIXES, MAX_RIVALS, SILENCE
 from support.timing_server import Answer, TimingServer, error, ok, timing
 from support.wandb_runs import Runs, figures, report
@@ -45,7 +45,7 @@ class Clock:
 def clock() -> Clock:
     """By which models are silent."""
     clock = Clock()
-    _critical_path._process.reporter()._runs.clock = clock
+    _process.current_process().reporter()._runs.clock = clock
     return clock
 
 
@@ -118,7 +118,7 @@ def test_rivals_of_a_prefix_are_bounded(server: TimingServer, clock: Clock) -> N
         clock.now += SILENCE
         for _ in range(3):
             report(server, f"m{number}", run=run)
-    (series,) = _critical_path._process.reporter()._runs._runs[run].values()
+    (series,) = _process.current_process().reporter()._runs._runs[run].values()
     assert series.model_id == "old"
     assert len(series._rivals) == MAX_RIVALS
 

@@ -1,15 +1,10 @@
-"""The intake's timeouts and faults, with real sockets on a virtual clock."""
+"""The intake's timeouts, its faults and its end, with real sockets on a virtual clock."""
 
 from __future__ import annotations
 
 import contextlib
-import itertools
 import logging
-import os
-import resource
 import select
-import socket
-from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
@@ -17,54 +12,14 @@ import trio
 import trio.testing
 
 from lilo_engine_hook import wire
-from lilo_sidecar.core.critical_path import CriticalPath
-from lilo_sidecar.core.timing import Timing
 from lilo_sidecar.intake import ingest
-from lilo_sidecar.intake.connection import READ_BYTES
-from lilo_sidecar.intake.ingest import (
-    ANSWER_TIMEOUT,
-    DRAIN_TIMEOUT,
-    HELLO_TIMEOUT,
-    MAX_ACCEPTS,
-    MAX_CONNECTIONS,
-    Ingest,
-)
-from lilo_sidecar.intake.listening import UnixListener, unix_listener
+from lilo_sidecar.intake.ingest import ANSWER_TIMEOUT, DRAIN_TIMEOUT, HELLO_TIMEOUT
 from lilo_sidecar.intake.throttle import LINES
-from lilo_sidecar.state.recorder import Recorder
 from support.feed import span
+from support.intake import Intake, run
 from support.producer import Producer, hello_frame
 
-
-class Intake:
-    """A running intake."""
-
-    def __init__(self, path: Path, listener: UnixListener) -> None:
-        self.path = path
-        self.listener = listener
-        self.core = CriticalPath()
-        self.ended: list[Timing] = []
-        self.ingest = Ingest(Recorder(self.core, None, trio.current_time), self.ended.append)
-
-    async def settle(self) -> None:
-        """Return once everything that was sent has been dealt with."""
-        await trio.testing.wait_all_tasks_blocked(0.01)
-
-
-def run(tmp_path: Path, act: Callable[[Intake], Awaitable[None]]) -> Intake:
-    """Run ``act`` beside an intake. Seconds pass as soon as everything waits for them."""
-
-    async def main() -> Intake:
-        path = tmp_path / "timing.sock"
-        with unix_listener(path) as listener:
-            intake = Intake(path, listener)
-            async with trio.open_nursery() as nursery:
-                await nursery.start(intake.ingest.run, listener)
-                await act(intake)
-                nursery.cancel_scope.cancel()
-            return intake
-
-    return trio.run(main, clock=trio.testing.MockClock(autojump_threshold=0.02))
+pytestmark = pytest.mark.usefixtures("everything_logged")
 
 
 def test_silent_connection_is_closed_without_a_word(
@@ -99,112 +54,6 @@ def test_idle_producer_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
             await trio.sleep(1000 * HELLO_TIMEOUT)
             assert intake.ingest.statistics().connections == 1
             assert producer.acknowledged() == 0
-
-    run(tmp_path, act)
-
-
-def test_readers_who_wait_come_first(tmp_path: Path) -> None:
-    """As long as an answer is being made, no batch is applied; not a moment longer."""
-
-    async def act(intake: Intake) -> None:
-        left = 20
-
-        def others_wait() -> bool:
-            nonlocal left
-            left = max(0, left - 1)
-            assert left == 0 or intake.core.lifetime(0.0).delivery.applied == 0
-            return left > 0
-
-        with Producer(intake.path) as producer:
-            producer.socket.sendall(hello_frame())
-            await intake.settle()
-            intake.ingest.give_way_to(others_wait)
-            producer.post(span(["m"], 0.0, 1.0))
-            await intake.settle()
-            assert left == 0
-            assert intake.core.lifetime(0.0).delivery.applied == 1
-
-    run(tmp_path, act)
-
-
-def test_request_that_comes_with_a_batch_is_answered_first(tmp_path: Path) -> None:
-    """Whichever of the two the event loop turns to first: that somebody waits is known only once
-    the request was read, and a batch takes longer than an answer."""
-    theirs, ours = socket.socketpair()
-    waiting = False
-    applied: list[int] = []
-
-    async def act(intake: Intake) -> None:
-        nonlocal waiting
-
-        async def answer() -> None:
-            nonlocal waiting
-            while True:
-                await trio.lowlevel.wait_readable(ours)
-                ours.recv(1)
-                waiting = True
-                for _ in range(5):
-                    applied.append(intake.core.lifetime(0.0).delivery.applied)
-                    await trio.lowlevel.checkpoint()
-                waiting = False
-
-        intake.ingest.give_way_to(lambda: waiting)
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(answer)
-            with Producer(intake.path) as producer:
-                producer.socket.sendall(hello_frame())
-                await intake.settle()
-                for number in range(20):
-                    applied.clear()
-                    producer.post(span(["m"], 0.0, 1.0))
-                    theirs.send(b"?")
-                    await intake.settle()
-                    assert applied == [number] * 5
-                    assert intake.core.lifetime(0.0).delivery.applied == number + 1
-            nursery.cancel_scope.cancel()
-
-    with theirs, ours:
-        run(tmp_path, act)
-
-
-def test_readers_without_end_keep_no_producer_out(tmp_path: Path) -> None:
-    """Somebody waits for an answer all the time: batches are applied all the same."""
-
-    async def main() -> None:
-        with unix_listener(tmp_path / "timing.sock") as listener:
-            intake = Intake(tmp_path / "timing.sock", listener)
-            intake.ingest.give_way_to(lambda: True)
-            async with trio.open_nursery() as nursery:
-                await nursery.start(intake.ingest.run, listener)
-                with Producer(intake.path) as producer:
-                    await trio.to_thread.run_sync(producer.greet)
-                    for number in range(1, 4):
-                        assert await trio.to_thread.run_sync(producer.work) == number
-                nursery.cancel_scope.cancel()
-
-    trio.run(main)  # by the real clock, which goes on while everybody works
-
-
-def test_turn_of_a_producer_is_worth_its_wait(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """While readers wait, a producer gets a turn in which all that it sent is taken in: by one
-    small piece at a time, many readers would hold it up for longer than its queue lasts."""
-    monkeypatch.setattr(ingest, "GIVE_WAY", 0.0)
-
-    async def act(intake: Intake) -> None:
-        intake.ingest.give_way_to(lambda: True)
-        with Producer(intake.path) as producer:
-            producer.socket.sendall(hello_frame())
-            await intake.settle()
-            producer.socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 2**20)
-            for _ in range(20):
-                producer.post(*[span(["m"], 0.0, 1.0)] * 100)
-            turns = 0
-            while intake.core.lifetime(0.0).delivery.applied < 2000:
-                await trio.lowlevel.checkpoint()
-                turns += 1
-            assert turns < 2000 * len(wire.encode_event(span(["m"], 0.0, 1.0))) / READ_BYTES / 2
 
     run(tmp_path, act)
 
@@ -340,84 +189,6 @@ def test_drain_takes_in_one_that_only_just_connected(tmp_path: Path) -> None:
     run(tmp_path, act)
 
 
-def test_lack_of_descriptors_is_waited_out(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    """Those who connect meanwhile are served once there are some again; one line says so."""
-
-    async def act(intake: Intake) -> None:
-        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-        with Producer(intake.path) as producer:
-            highest = max(int(name) for name in os.listdir("/proc/self/fd"))  # noqa: PTH208
-            resource.setrlimit(resource.RLIMIT_NOFILE, (highest, hard))
-            held = []
-            try:
-                while True:
-                    held.append(os.dup(0))
-            except OSError:
-                pass
-            try:
-                producer.socket.sendall(hello_frame())
-                await trio.sleep(5)
-                assert intake.ingest.statistics().connections == 0
-            finally:
-                resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-                for descriptor in held:
-                    os.close(descriptor)
-            await trio.sleep(1)
-            await intake.settle()
-            assert producer.acknowledged() == 0
-
-    run(tmp_path, act)
-    message, summary = caplog.messages
-    assert "cannot accept connections for now" in message
-    assert "lines about 'accept': 1 were written, " in summary
-
-
-def test_many_who_come_at_once_are_accepted_in_turns(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    """Whatever number waits, others get their turn after so many; one that is refused is closed
-    in the turn it came, and the log has some of it."""
-
-    async def main() -> None:
-        path = tmp_path / "timing.sock"
-        newcomers = 5 * MAX_ACCEPTS
-        with unix_listener(path) as listener, contextlib.ExitStack() as held:
-            comers = [held.enter_context(Producer(path)) for _ in range(newcomers)]
-            intake = Intake(path, listener)
-            done, turns = 0, [0]
-            async with trio.open_nursery() as nursery:
-                await nursery.start(intake.ingest.run, listener)
-                while done < newcomers:
-                    await trio.lowlevel.checkpoint()
-                    statistics = intake.ingest.statistics()
-                    assert statistics.connections <= MAX_CONNECTIONS
-                    done = statistics.connections + statistics.refused_connections
-                    turns.append(done)
-                nursery.cancel_scope.cancel()
-            assert all(comer.refused() == "busy" for comer in comers[MAX_CONNECTIONS:])
-        steps = [after - before for before, after in itertools.pairwise(turns)]
-        assert max(steps) == MAX_ACCEPTS
-
-    trio.run(main)
-    refusals = [message for message in caplog.messages if "producers are connected" in message]
-    assert len(refusals) == LINES
-    left_out = 4 * MAX_ACCEPTS + MAX_ACCEPTS - MAX_CONNECTIONS - LINES
-    assert f"lines about 'busy': {LINES} were written, {left_out} more were left out" in caplog.text
-
-
-def test_many_find_room_to_wait(tmp_path: Path) -> None:
-    """A thousand can knock while the intake is busy with something else, and none is told that
-    nobody is there."""
-    path = tmp_path / "timing.sock"
-    with unix_listener(path), contextlib.ExitStack() as held:
-        for _ in range(1000):
-            comer = held.enter_context(socket.socket(socket.AF_UNIX))
-            comer.setblocking(False)
-            comer.connect(str(path))
-
-
 def test_log_of_bad_connections_is_bounded(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -440,9 +211,3 @@ def test_log_of_bad_connections_is_bounded(
     assert caplog.messages[-1] == (
         f"lines about 'frame_size': {LINES} were written, {2 * LINES} more were left out"
     )
-
-
-@pytest.fixture(autouse=True)
-def everything_logged(caplog: pytest.LogCaptureFixture) -> None:
-    """From INFO up, as the daemon does."""
-    caplog.set_level(logging.INFO)

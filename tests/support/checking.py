@@ -1,4 +1,4 @@
-"""`lilo-sidecar check`, run here or as another user, and what it found."""
+"""`lilo-sidecar check`, run here or as another user, what it found, and sidecars for it to find."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from lilo_sidecar.cli import main
+from support.forked import ForkedProcess
+from support.sidecar import SidecarProcess, running
 from support.timing_server import Answer, Request, TimingServer, ok, timing_server
 
 AS_ANOTHER = """
@@ -70,6 +72,13 @@ def check_as(uid: int, *arguments: str | Path) -> Checked:
     )
     assert done.stderr == ""
     return Checked(done.returncode, json.loads(done.stdout))
+
+
+@contextlib.contextmanager
+def sidecar_at(path: Path, *arguments: str | Path) -> Iterator[SidecarProcess]:
+    """A sidecar with its socket there."""
+    with running(ForkedProcess("serve", "--socket", path, *arguments)) as sidecar:
+        yield sidecar
 
 
 @contextlib.contextmanager

@@ -20,6 +20,8 @@ from support.forked import ForkedProcess
 
 TIMEOUT = 20.0
 """Seconds until a test that waits gives up."""
+PROMISED = 5.0
+"""Seconds within which the sidecar ends."""
 _T = TypeVar("_T")
 COMMAND = (sys.executable, "-P", "-m", "lilo_sidecar")
 Process: TypeAlias = subprocess.Popen[str] | ForkedProcess

@@ -1,13 +1,14 @@
-"""What a trainer's lanes are doing now."""
+"""What trainers' lanes are doing now."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
 from lilo_engine_hook import wire
 
 from .lanes import GPU, MAX_LANES
+from .timing import AGGREGATE, LaneNow
 
 _EXECUTING: Final = "executing:"
 _IDLE: Final = "idle"
@@ -22,7 +23,7 @@ class LaneActivity(NamedTuple):
 
 
 class Activities:
-    """The lanes that work now."""
+    """The lanes of one trainer that work now."""
 
     def __init__(self) -> None:
         self._lanes: dict[str, LaneActivity] = {}
@@ -56,3 +57,19 @@ class Activities:
         activity = self._lanes.get(lane)
         if activity is not None and activity.since <= t:
             del self._lanes[lane]
+
+
+def lanes_now(trainers: Iterable[Activities], model_id: str, now: float) -> dict[str, LaneNow]:
+    """As it is answered, about one model or all. Of several trainers' lanes of one name, the one
+    that is longest in its operation."""
+    lanes: dict[str, LaneNow] = {}
+    for activities in trainers:
+        for name, activity in activities:
+            lane = LaneNow(
+                activity.operation,
+                max(0.0, now - activity.since),
+                model_id == AGGREGATE or model_id in activity.models,
+            )
+            if name not in lanes or lane.for_s > lanes[name].for_s:
+                lanes[name] = lane
+    return lanes

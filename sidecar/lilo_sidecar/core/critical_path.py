@@ -13,6 +13,7 @@ from typing import Final
 
 from lilo_engine_hook import wire
 
+from .activity import lanes_now
 from .cursor import Cursor
 from .delivery import Delivery
 from .departed import DepartedModel
@@ -280,22 +281,10 @@ class CriticalPath:
     def _lanes_now(
         self, trainers: Collection[Trainer], model_id: str, now: float
     ) -> dict[str, LaneNow]:
-        """Of several trainers' lanes of one name, the one that is longest in its operation. A
-        trainer that is gone does nothing."""
+        """A trainer that is gone does nothing."""
         here = {id(boot.trainer) for boot in self._producers.connected}
-        lanes: dict[str, LaneNow] = {}
-        for trainer in trainers:
-            if id(trainer) not in here:
-                continue
-            for name, activity in trainer.activity:
-                lane = LaneNow(
-                    activity.operation,
-                    max(0.0, now - activity.since),
-                    model_id == AGGREGATE or model_id in activity.models,
-                )
-                if name not in lanes or lane.for_s > lanes[name].for_s:
-                    lanes[name] = lane
-        return lanes
+        working = [trainer.activity for trainer in trainers if id(trainer) in here]
+        return lanes_now(working, model_id, now)
 
 
 def _aggregates(trainers: Collection[Trainer]) -> list[Source]:

@@ -7,8 +7,9 @@ from typing import Any, Final
 from lilo_engine_hook import wire
 
 from ..core.cursor import CURSOR_FORM
+from .json_schema import reference
 from .query import AFTER_FORM, READER_FORM
-from .schemas import SCHEMAS, reference
+from .schemas import SCHEMAS
 
 
 def _json(schema: str, text: str) -> dict[str, Any]:
