@@ -3,14 +3,15 @@ comes in time, and values that can be encoded."""
 
 from __future__ import annotations
 
+import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 from opentelemetry.sdk.resources import SERVICE_NAME, Resource
-from opentelemetry.sdk.trace import SpanLimits, TracerProvider
-from opentelemetry.sdk.trace.export import BatchSpanProcessor
+from opentelemetry.sdk.trace import ReadableSpan, SpanLimits, TracerProvider
+from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, SpanExportResult
 
 from ._plain import plain
 from .wire import MAX_COMMANDS_PER_SPAN, MAX_REQUEST_ID, checks
@@ -33,8 +34,24 @@ def exporting_provider() -> TracerProvider:
         shutdown_on_exit=False,
         span_limits=SpanLimits(max_links=MAX_COMMANDS_PER_SPAN),
     )
-    provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
+    provider.add_span_processor(BatchSpanProcessor(_Exporter()))
     return provider
+
+
+class _Exporter(SpanExporter):
+    """An `OTLPSpanExporter` for each process: one that was forked would speak on its parent's
+    connection, in between what that says. Used as the SDK does, under its lock."""
+
+    def __init__(self) -> None:
+        self._exporter, self._made_by = OTLPSpanExporter(), os.getpid()
+
+    def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
+        if self._made_by != os.getpid():
+            self._exporter, self._made_by = OTLPSpanExporter(), os.getpid()
+        return self._exporter.export(spans)
+
+    def shutdown(self) -> None:
+        self._exporter.shutdown()  # type: ignore[no-untyped-call]
 
 
 def ended_within(seconds: float, export: Callable[[], object]) -> bool:

@@ -23,7 +23,7 @@ from .intake.listening import check_socket_path
 from .options_asking import ASKING_VERBS, AskOptions, add_asking_verbs, asking_options
 from .options_trace import TraceOptions, add_trace, trace_options
 from .reporter import REPORT_INTERVAL
-from .socket_probe import the_one_run
+from .socket_probe import probe_unnamed
 
 MIN_REPORT_INTERVAL: Final = 0.1
 """Seconds: a line is some kilobytes, and nobody reads ten a second."""
@@ -96,7 +96,7 @@ def parse(
     else:
         path = (given.socket or _named_socket() or _default_socket(given.verb)).absolute()
         if given.verb == "trace" and not (given.socket or _named_socket()):
-            path = the_one_run(path) or path
+            path = probe_unnamed(path)[0].path
     state_dir = (given.state_dir or path.with_suffix(".state")).absolute()
     if given.verb == "trace":
         return trace_options(given, state_dir)

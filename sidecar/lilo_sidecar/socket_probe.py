@@ -91,22 +91,24 @@ def probe(path: Path) -> SocketProbe:
             return SocketProbe(path, SocketState.FORBIDDEN, f"{path} ({why})")
 
 
-def runs_beside(default: Path) -> list[Path]:
+def probe_unnamed(default: Path) -> tuple[SocketProbe, tuple[Path, ...]]:
+    """Look where nobody named a socket: at the default one, or if nobody listens there, at that of
+    the only `lilo-sidecar run` there is: who has one trainer here means that one. Where there are
+    several of those, their sockets come second."""
+    found = probe(default)
+    if found.state is SocketState.LISTENING:
+        return found, ()
+    runs = _runs_beside(default)
+    return (probe(runs[0]), ()) if len(runs) == 1 else (found, runs)
+
+
+def _runs_beside(default: Path) -> tuple[Path, ...]:
     """Sockets of `lilo-sidecar run` that somebody listens on, in the directory where those are that
     were given no other."""
     with contextlib.suppress(OSError):
         found = sorted(default.parent.glob("run-*.sock"))
-        return [path for path in found if probe(path).state is SocketState.LISTENING]
-    return []
-
-
-def the_one_run(default: Path) -> Path | None:
-    """The socket of the only `lilo-sidecar run` there is, if nobody listens at the default one:
-    who has one trainer here means that one."""
-    if probe(default).state is SocketState.LISTENING:
-        return None
-    runs = runs_beside(default)
-    return runs[0] if len(runs) == 1 else None
+        return tuple(path for path in found if probe(path).state is SocketState.LISTENING)
+    return ()
 
 
 def _listening(connection: socket.socket, path: Path) -> SocketProbe:

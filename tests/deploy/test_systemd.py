@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from support.containers import needs_root, sidecar_as, trainer_as, volume
+from support.containers import activated_as, needs_root, trainer_as, volume
 from support.pages import ROOT, commands
 from support.performance import Measured
 from support.sidecar import running, wait_until
@@ -143,7 +143,13 @@ def test_units_start_a_sidecar_for_the_trainer(tmp_path: Path) -> None:
             listener.bind(str(path))
             path.chmod(int(setting("lilo-sidecar.socket", "SocketMode"), 8))
             listener.listen(int(setting("lilo-sidecar.socket", "Backlog")))
-            process = start_with(listener, exec_start(environment), state)
+            process = activated_as(
+                SIDECAR,
+                listener,
+                *exec_start(environment),
+                writable=state,
+                environment={"TEST_NO_NEW_CODE": "1"},
+            )
         with running(process, TOKEN) as sidecar:
             assert sidecar.socket == path
             assert sidecar.health()["journal"] == {"writing": True, "reason": None}
@@ -168,37 +174,6 @@ def exec_start(environment: dict[str, str]) -> list[str]:
     given = dict(line.split("=", 1) for line in settings("lilo-sidecar.service")["Environment"])
     assert set(given) == {"TRAINER_USER", "HTTP"}
     return [re.sub(r"\$\{(\w+)\}", lambda found: environment[found[1]], each) for each in arguments]
-
-
-def start_with(
-    listener: socket.socket, arguments: list[str], writable: Path
-) -> subprocess.Popen[str]:
-    """A sidecar that has the socket as its descriptor 3."""
-    kept = os.dup(3) if is_open(3) else None
-    os.dup2(listener.fileno(), 3)
-    try:
-        return sidecar_as(
-            SIDECAR,
-            *arguments,
-            writable=writable,
-            environment={"LISTEN_FDS": "1", "TEST_NO_NEW_CODE": "1"},
-            pass_fds=[3],
-        )
-    finally:
-        if kept is None:
-            os.close(3)
-        else:
-            os.dup2(kept, 3)
-            os.close(kept)
-
-
-def is_open(descriptor: int) -> bool:
-    """Whether this process has it in use."""
-    try:
-        os.fstat(descriptor)
-    except OSError:
-        return False
-    return True
 
 
 def test_drop_in_names_the_socket() -> None:

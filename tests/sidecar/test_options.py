@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import socket
 from pathlib import Path
 
 import pytest
 
+from lilo_sidecar import options
 from lilo_sidecar.errors import StartError
 from lilo_sidecar.options import RunOptions, ServeOptions, parse
+from lilo_sidecar.options_trace import TraceOptions
 
 
 def serve(*arguments: str) -> ServeOptions:
@@ -39,6 +42,36 @@ def test_socket_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     run = parse(["run", "--", "true"])
     assert isinstance(run, RunOptions)
     assert run.serve.socket == Path("/somewhere/timing.sock")
+
+
+def test_trace_without_a_socket_is_of_the_only_run(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Where nobody listens at the usual place; of several runs none is picked."""
+    monkeypatch.delenv("LILO_TIMING_SOCKET", raising=False)
+    monkeypatch.setattr(options, "default_socket_path", lambda: str(tmp_path / "timing.sock"))
+
+    def state(*arguments: str) -> str:
+        found = parse(["trace", "-o", "f", *arguments])
+        assert isinstance(found, TraceOptions)
+        return found.state_dir.name
+
+    with contextlib.ExitStack() as listeners:
+
+        def listen(name: str) -> None:
+            listener = listeners.enter_context(socket.socket(socket.AF_UNIX))
+            listener.bind(str(tmp_path / name))
+            listener.listen()
+
+        assert state() == "timing.state"
+        listen("run-1.sock")
+        assert state() == "run-1.state"
+        assert state("--socket", str(tmp_path / "timing.sock")) == "timing.state"
+        listen("run-2.sock")
+        assert state() == "timing.state"
+        (tmp_path / "run-2.sock").unlink()
+        listen("timing.sock")
+        assert state() == "timing.state"
 
 
 def test_relative_socket_is_made_absolute(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

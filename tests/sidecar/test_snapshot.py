@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import inspect
 import re
 import tracemalloc
+from collections.abc import Iterator
 from random import Random
 
 import msgpack
@@ -182,6 +184,33 @@ def test_snapshot_is_unpacked_up_to_a_bound(monkeypatch: pytest.MonkeyPatch) -> 
         assert tracemalloc.get_traced_memory()[1] < 1_000_000
     finally:
         tracemalloc.stop()
+
+
+@pytest.fixture(params=[True, False], ids=["on", "off"])
+def collecting(request: pytest.FixtureRequest) -> Iterator[bool]:
+    """Whether garbage is collected."""
+    before = gc.isenabled()
+    (gc.enable if request.param else gc.disable)()
+    yield request.param
+    (gc.enable if before else gc.disable)()
+
+
+def test_snapshot_leaves_the_collection_of_garbage_as_it_was(collecting: bool) -> None:
+    """On or off, also after one that failed."""
+    core = CriticalPath()
+    dump(core)
+    assert gc.isenabled() == collecting
+    core._producers.last_heard = object()  # type: ignore[assignment]
+    with pytest.raises(TypeError):
+        dump(core)
+    assert gc.isenabled() == collecting
+
+
+def test_no_garbage_is_looked_for_while_a_state_is_written_down(collecting: bool) -> None:
+    """It is what takes the time."""
+    with snapshot._no_collection():
+        assert not gc.isenabled()
+    assert gc.isenabled() == collecting
 
 
 def test_state_of_the_longest_ids_fits() -> None:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import os
 import shlex
+import socket
 import subprocess
 import sys
 import tempfile
@@ -94,10 +95,41 @@ def sidecar_as(
     )
 
 
+def activated_as(
+    uid: int,
+    listener: socket.socket,
+    *arguments: str | Path,
+    environment: Mapping[str, str] | None = None,
+    **options: Any,
+) -> subprocess.Popen[str]:
+    """`lilo-sidecar` of that user, started with the socket as systemd starts it: as its descriptor
+    3, and named by the variables."""
+    kept = os.dup(3) if _is_open(3) else None
+    os.dup2(listener.fileno(), 3)
+    try:
+        passed = {"LISTEN_FDS": "1", **(environment or {})}
+        return sidecar_as(uid, *arguments, environment=passed, pass_fds=[3], **options)
+    finally:
+        if kept is None:
+            os.close(3)
+        else:
+            os.dup2(kept, 3)
+            os.close(kept)
+
+
+def _is_open(descriptor: int) -> bool:
+    """Whether this process has it in use."""
+    try:
+        os.fstat(descriptor)
+    except OSError:
+        return False
+    return True
+
+
 @contextlib.contextmanager
-def trainer_as(uid: int, socket: Path) -> Iterator[subprocess.Popen[str]]:
+def trainer_as(uid: int, path: Path) -> Iterator[subprocess.Popen[str]]:
     """A trainer of that user, which reports one execution of the model ``of-UID`` and stays."""
-    environment = {"LILO_TIMING_SOCKET": str(socket)}
+    environment = {"LILO_TIMING_SOCKET": str(path)}
     process = _start(
         _IMPORT_HOOK + _BECOME + _REPORT,
         uid,

@@ -34,6 +34,8 @@ class ReceivedSpan:
     """Ids of the spans it is linked to."""
     events: list[str]
     failed: bool
+    port: int
+    """The other end of the connection that it came over."""
 
 
 class OtlpReceiver:
@@ -90,7 +92,8 @@ class OtlpReceiver:
                 known = self.path == "/v1/traces"
                 known = known and self.headers["Content-Type"] == "application/x-protobuf"
                 if known:
-                    receiver._take(ExportTraceServiceRequest.FromString(body))
+                    request = ExportTraceServiceRequest.FromString(body)
+                    receiver._take(request, self.client_address[1])
                 answer = ExportTraceServiceResponse().SerializeToString()
                 self.send_response(200 if known else 404)
                 self.send_header("Content-Type", "application/x-protobuf")
@@ -102,17 +105,18 @@ class OtlpReceiver:
 
         return Handler
 
-    def _take(self, request: ExportTraceServiceRequest) -> None:
+    def _take(self, request: ExportTraceServiceRequest, port: int) -> None:
         with self._changed:
             self.requests += 1
             for resource in request.resource_spans:
                 service = _value({a.key: a.value for a in resource.resource.attributes})
                 for scope in resource.scope_spans:
-                    self.spans += [_received(service["service.name"], s) for s in scope.spans]
+                    name = service["service.name"]
+                    self.spans += [_received(name, span, port) for span in scope.spans]
             self._changed.notify_all()
 
 
-def _received(service: str, span: Span) -> ReceivedSpan:
+def _received(service: str, span: Span, port: int) -> ReceivedSpan:
     return ReceivedSpan(
         service,
         span.name,
@@ -125,6 +129,7 @@ def _received(service: str, span: Span) -> ReceivedSpan:
         [link.span_id for link in span.links],
         [event.name for event in span.events],
         span.status.code == Status.STATUS_CODE_ERROR,
+        port,
     )
 
 

@@ -11,7 +11,7 @@ from typing import Final
 
 from ..asking import Asker, AskError
 from ..options_asking import AskOptions
-from ..socket_probe import SocketProbe, SocketState, probe, runs_beside
+from ..socket_probe import SocketProbe, SocketState, probe, probe_unnamed
 from ..whereabouts import announced_url
 from .facts import Facts, Figures, Health
 
@@ -31,11 +31,10 @@ def located(options: AskOptions) -> Facts:
     found: SocketProbe | None = None
     runs: tuple[Path, ...] = ()
     if options.socket is not None:
-        found = probe(options.socket)
-        if not options.socket_named and found.state is not SocketState.LISTENING:
-            runs = tuple(runs_beside(options.socket))
-            if len(runs) == 1:  # who has one trainer here means that one
-                found, runs = probe(runs[0]), ()
+        if options.socket_named:
+            found = probe(options.socket)
+        else:
+            found, runs = probe_unnamed(options.socket)
     announced = None if found is None else _announced(found)
     return Facts(
         version=importlib.metadata.version("lilo-timing"),

@@ -15,6 +15,9 @@ from ..core.recent_spans import MAX_SPANS
 WINDOW: Final = 120.0
 """Seconds that lanes and activity are shown for: in a terminal of 80 columns, a cell of a lane has
 3 s, about a step."""
+_MOST: Final = 1e18
+"""Seconds, since 1970 or of work: far beyond any sidecar's, and what is computed from such ones is
+finite."""
 
 
 class Parts(NamedTuple):
@@ -113,16 +116,16 @@ def overlap(work: Work, start: float, end: float) -> float:
 
 
 def _overview(content: Mapping[str, Any]) -> Overview:
-    now, trainer, journal = float(content["now"]), content["trainer"], content["journal"]
+    now, trainer, journal = _seconds(content["now"]), content["trainer"], content["journal"]
     age = trainer["last_heard_age_s"]
     names = list(dict.fromkeys([*content["lanes"], *content["spans"]]))[:MAX_LANES]
     models = [_model(model, now) for model in content["models"][:MAX_MODELS_SHOWN]]
     return Overview(
         now=now,
         version=str(content["version"]),
-        uptime_s=float(content["uptime_s"]),
+        uptime_s=_seconds(content["uptime_s"]),
         connected=bool(trainer["connected"]),
-        last_heard_age_s=None if age is None else float(age),
+        last_heard_age_s=None if age is None else _seconds(age),
         lanes=tuple(
             _lane(name, content, now) for name in sorted(names, key=lambda n: (n != "gpu", n))
         ),
@@ -139,21 +142,21 @@ def _lane(name: str, content: Mapping[str, Any], now: float) -> Lane:
     operation, for_s = (None, 0.0) if here is None else (str(here["operation"]), here["for_s"])
     spans = content["spans"].get(name, ())
     work = [
-        Work(float(start), float(end), str(what), tuple(map(str, models)))
+        Work(_seconds(start), _seconds(end), str(what), tuple(map(str, models)))
         for start, end, what, models in spans[-MAX_SPANS:]
     ]
     if operation is not None:
-        work.append(Work(now - float(for_s), now, operation, ()))
-    known_from = float(content["spans_from"].get(name, now))
-    return Lane(name, operation, float(for_s), known_from, tuple(work))
+        work.append(Work(now - _seconds(for_s), now, operation, ()))
+    known_from = _seconds(content["spans_from"].get(name, now))
+    return Lane(name, operation, _seconds(for_s), known_from, tuple(work))
 
 
 def _model(content: Mapping[str, Any], now: float) -> Model:
     executions, intervals = int(content["executions"]), content["intervals"]
     if intervals:
-        until, parts = float(intervals[-1][0]), _parts(intervals[-1][1:])
+        until, parts = _seconds(intervals[-1][0]), _parts(intervals[-1][1:])
     else:
-        until = float(content["until"])
+        until = _seconds(content["until"])
         parts = _parts([content["step"][f"{name}_s"] for name in Parts._fields])
     recent = [_parts(each[1:]).mine for each in intervals if each[0] > now - WINDOW]
     return Model(
@@ -169,4 +172,12 @@ def _model(content: Mapping[str, Any], now: float) -> Model:
 
 
 def _parts(seconds: Sequence[Any]) -> Parts:
-    return Parts(*(max(0.0, float(each)) for each in seconds))
+    return Parts(*(max(0.0, _seconds(each)) for each in seconds))
+
+
+def _seconds(value: Any) -> float:
+    """Raises ValueError for what is no such number; JSON may hold the text of one that is none."""
+    seconds = float(value)
+    if not -_MOST <= seconds <= _MOST:  # false for NaN, too
+        raise ValueError("beyond all times")
+    return seconds

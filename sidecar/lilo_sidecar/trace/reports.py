@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from lilo_engine_hook import wire
 
@@ -16,6 +16,9 @@ from ..state.journal import (
     Record,
     read_records,
 )
+
+_MAX_TIME: Final = 1e11
+"""Unix seconds. No clock goes as far, and every earlier time has a date."""
 
 
 class Report(NamedTuple):
@@ -34,7 +37,7 @@ class Report(NamedTuple):
 
 
 def reports(journals: Sequence[bytes]) -> Iterator[Report]:
-    """All of them, in order. What is torn or damaged is left out."""
+    """All of them, in order. What is torn or damaged, or of no time of a clock's, is left out."""
     heard: dict[str, int] = {}
     for journal in journals:
         for record in _records(journal):
@@ -69,7 +72,9 @@ def span_of_time(journals: Sequence[bytes]) -> tuple[float, float] | None:
 
 def _records(journal: bytes) -> Iterator[Record]:
     with contextlib.suppress(BrokenJournalError):
-        yield from read_records(journal)
+        for record in read_records(journal):
+            if 0 <= record.now < _MAX_TIME:  # false for NaN, too
+                yield record
 
 
 def _decoded(payload: bytes) -> wire.Message | None:

@@ -1,0 +1,72 @@
+"""`lilo-sidecar trace` of journals with times that no clock has."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+
+import pytest
+
+from lilo_engine_hook import wire
+from lilo_sidecar.cli import main
+from lilo_sidecar.state.journal import Applied, Connected, Disconnected, JournalFile, Record
+from support.feed import begin, hello, span
+from support.traces import Trace
+
+NO_TIMES = [math.nan, math.inf, -math.inf, 1e308, -1e308, 1e12, -9e10]
+"""Seconds: not a number, beyond what a float can be rounded to, beyond all years that have a
+date."""
+GREETING = wire.encode(hello())[4:]
+
+
+def batch(first: int, *events: wire.Event) -> bytes:
+    """As it is in a record."""
+    return wire.encode_batch(first, 0, 0, [wire.encode_event(event) for event in events])[4:]
+
+
+def journal(state: Path, *records: Record) -> None:
+    """The state directory of a sidecar that wrote these."""
+    state.mkdir()
+    file = JournalFile(state / "journal-1")
+    for record in records:
+        file.append(record)
+    file.close()
+
+
+@pytest.mark.parametrize("now", NO_TIMES)
+def test_record_of_no_time_is_left_out(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], now: float
+) -> None:
+    """Of whichever kind it is, as one that is damaged; what other records say is shown, and dated
+    by them."""
+    unfinished = wire.State(1005.0, ("m",), "executing:optim_step")
+    journal(
+        tmp_path / "state",
+        Connected(1000.0, GREETING),
+        Connected(now, wire.encode(hello("another"))[4:]),
+        Applied(1002.0, "boot", batch(1, begin("m", 1, 1000.0), span(["m"], 1001, 1002))),
+        Applied(now, "boot", batch(3, span(["m"], 1002, 1003))),
+        Applied(1006.0, "boot", batch(4, span(["m"], 1004, 1005), unfinished)),
+        Disconnected(now, "boot"),
+    )
+    state, file = tmp_path / "state", tmp_path / "trace.json"
+    assert main(["trace", "--state-dir", str(state), "-o", str(file)]) == 0
+    trace = Trace(json.loads(file.read_text())["traceEvents"])
+    lane = [(each.start / 1e6, each.end / 1e6) for each in trace.on("gpu")]
+    assert lane == [(1001, 1002), (1004, 1005), (1005, 1006)]
+    assert "4.0 s until 1970-01-01 00:16:46 UTC" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("now", NO_TIMES)
+def test_journal_without_any_time_is_refused_in_a_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], now: float
+) -> None:
+    """Nothing of it could be dated."""
+    applied = Applied(now, "boot", batch(1, span(["m"], 1001, 1002)))
+    journal(tmp_path / "state", Connected(1000.0, GREETING), applied)
+    state, file = tmp_path / "state", tmp_path / "trace.json"
+    assert main(["trace", "--state-dir", str(state), "-o", str(file)]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("lilo-sidecar: error: no trainer has reported anything yet")
+    assert not file.exists()
