@@ -69,7 +69,12 @@ class Tenant:
         key = deployment.tenant_keys.get(name, deployment.operator_key)
         self.client = TrainingClient(deployment.url, key)
         self.http = httpx.Client(
-            base_url=f"{deployment.url}/api/v1/", headers={"X-API-Key": key}, timeout=30
+            base_url=f"{deployment.url}/api/v1/",
+            headers={"X-API-Key": key},
+            timeout=30,
+            # A server that refuses a request before its body closes the connection behind it,
+            # which may be after the next one was sent on it.
+            limits=httpx.Limits(max_keepalive_connections=0),
         )
 
     def step(self) -> None:
