@@ -290,7 +290,7 @@ def test_a_failure_is_a_warning_once_per_kind_and_counted_always(
     server.answering = lambda _: error(404)
     log_critical_path("m", base_url=server.url, background=False)
     warnings = [r.getMessage() for r in caplog.records if r.levelno == logging.WARNING]
-    assert [("503" in text, "no model" in text) for text in warnings] == [
+    assert [("(503: " in text, "no model" in text) for text in warnings] == [
         (True, False),
         (False, True),
     ]
