@@ -62,9 +62,10 @@ def test_nothing_comes_again_from_a_directory_that_became_read_only(
     path = place / "state"
     recorder, engine = begun(path)
     path.chmod(0o500)
-    recorder._begin()
-    assert recorder.status.reason == "Permission denied"
-    engine.send(recorder, span(["m"], 1, 2))
+    with full_disk():
+        engine.send(recorder, span(["m"], 1, 2))
+    assert recorder.status.reason == "File too large"
+    engine.send(recorder, span(["m"], 2, 3))
     told = recorder.timing(TimingQuery("m", True, "loop")).interval
     killed(recorder)
     path.chmod(0o700)
@@ -102,15 +103,16 @@ def test_directory_that_can_be_written_to_again_has_all(place: Path) -> None:
     path = place / "state"
     recorder, engine = begun(path)
     path.chmod(0o500)
-    recorder._begin()
+    with full_disk():
+        engine.send(recorder, span(["m"], 1, 2))
     recorder.tend()
-    assert not recorder.status.writing
-    engine.send(recorder, span(["m"], 1, 2))
+    assert recorder.status.reason == "Permission denied"
+    engine.send(recorder, span(["m"], 2, 3))
     path.chmod(0o700)
     recorder.tend()
     assert recorder.status.writing
     killed(recorder)
-    assert executions(open_recorder(path, Clock())) == 2
+    assert executions(open_recorder(path, Clock())) == 3
 
 
 @pytest.mark.parametrize("missing", [False, True])

@@ -114,7 +114,7 @@ def test_state_too_large_is_tried_less_and_less_often(
     assert recorder.status.writing
     assert looks[-1] == 62
     with no_room():
-        recorder._begin()
+        engine.send(recorder, span(["m"], 53, 54))
     assert not recorder.status.writing
     recorder.tend()
     assert recorder.status.writing, "any other reason is looked after each time"

@@ -62,6 +62,17 @@ def full_disk(size: int = 10) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
+@contextlib.contextmanager
+def no_descriptors() -> Iterator[None]:
+    """None is left: what is open stays open, and nothing else can be opened."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (0, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
 def descriptors() -> int:
     """How many this process has open."""
     return len(list(Path("/proc/self/fd").iterdir()))

@@ -37,12 +37,15 @@ MAX_BYTES: Final = 32 * 1024 * 1024
 """Of all files together."""
 MAX_TAIL: Final = 3 * 1024 * 1024
 """Bytes of a journal, but for its last record."""
+MAX_OVERDUE: Final = 512 * 1024
+"""Bytes more, while no generation can be begun that would follow it: what MAX_BYTES has left beside
+two of the largest generations."""
 MAX_LOOK_BACK: Final = 8 * 1024 * 1024
 """Bytes of the journals of earlier generations: about ten minutes of a trainer that reports 150
 events a second. They are not worth all the room there is: the directory may be in memory."""
 MAX_JOURNALS_BACK: Final = 32
 """And how many of them: a sidecar that is started again and again leaves small ones."""
-_MAX_JOURNAL: Final = MAX_TAIL + MAX_RECORD + 4096
+_MAX_JOURNAL: Final = MAX_TAIL + MAX_OVERDUE + MAX_RECORD + 4096
 _MAX_FILE: Final = max(MAX_SNAPSHOT, _MAX_JOURNAL) + 4096
 _LOCK: Final = "lock"
 _INSTEAD: Final = "give --state-dir a directory of the sidecar's own, which is made if missing"

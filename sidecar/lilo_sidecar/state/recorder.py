@@ -1,8 +1,8 @@
 """The core with its journal: what changes its state is written down before it happens.
 
-A sidecar that is killed at any moment goes on from there. Where the journal cannot be written it
-goes on in memory, says so, and writes again as soon as it can: with a snapshot of what it came to
-meanwhile.
+A sidecar that is killed at any moment goes on from there. Where no new journal can be begun, the
+one before is written on for a while. Where the journal cannot be written it goes on in memory, says
+so, and writes again as soon as it can: with a snapshot of what it came to meanwhile.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from ..core.timing import Health, Timing
 from ..core.totals import Totals
 from ..faults import described
 from ..web.query import TimingQuery
-from .directory import MAX_TAIL, StateDirectory
+from .directory import MAX_OVERDUE, MAX_TAIL, StateDirectory
 from .journal import Applied, Asked, Connected, Disconnected, JournalFile, Record
 from .snapshot import SnapshotTooLargeError, dump
 
@@ -64,6 +64,8 @@ class Recorder:
         self._file: JournalFile | None = None
         self._limit = _MIN_TAIL
         self._reason: str | None = None
+        self._overdue: str | None = None
+        """Why the journal that is written has not been followed by a new one."""
         self._pause = 0
         """Looks to leave out before the state is tried again that was too large."""
         self._left_out = 0
@@ -84,7 +86,7 @@ class Recorder:
             self.tend()
 
     def tend(self) -> None:
-        """Begin a new journal if there is none, or if somebody removed it."""
+        """Begin a new journal if there is none, if somebody removed it, or if it is overdue."""
         if self._file is None:
             if self._left_out < self._pause:
                 self._left_out += 1
@@ -92,6 +94,8 @@ class Recorder:
                 self._begin()
         elif self._directory is not None and not self._directory.holds(self._file):
             _log.warning("the journal was removed by somebody; a new one is begun")
+            self._begin()
+        elif self._overdue is not None:
             self._begin()
 
     def close(self) -> None:
@@ -178,7 +182,7 @@ class Recorder:
             self._pause, self._left_out = min(2 * self._pause + 1, _MAX_PAUSE), 0
             return
         except OSError as error:
-            self._stop_writing(_reason(error))
+            self._go_on(self._directory, _reason(error))
             return
         except Exception as error:  # noqa: BLE001 - a fault of ours must not cost the figures
             self._stop_writing(f"a fault of the sidecar: {described(error)}")
@@ -190,7 +194,9 @@ class Recorder:
         self._limit = min(max(_UNPACKED * len(snapshot), _MIN_TAIL), MAX_TAIL)
         if self._reason is not None:
             _log.info("the journal is written again")
-        self._reason = None
+        elif self._overdue is not None:
+            _log.info("a new journal is begun")
+        self._reason = self._overdue = None
         self._pause = 0
 
     def _set_aside_unread(self, directory: StateDirectory) -> None:
@@ -203,6 +209,25 @@ class Recorder:
                 "the state directory has a state that this sidecar did not go on from; it is set "
                 "aside"
             )
+
+    def _go_on(self, directory: StateDirectory, reason: str) -> None:
+        """No new journal can be begun, for a reason that may pass. The one before still goes on
+        from the snapshot before: it is written on while it is the one that would be read, and not
+        too long. A look tries again, and not each record: it takes as long as a snapshot."""
+        most = MAX_TAIL + MAX_OVERDUE
+        if self._file is None or self._file.size >= most or not directory.holds(self._file):
+            self._stop_writing(reason)
+            return
+        if reason != self._overdue:
+            _log.warning(
+                "no new journal can be begun: %s; the sidecar goes on with the one before, up to "
+                "%.1f MiB, and tries again every %.0f s",
+                reason,
+                most / 1024**2,
+                TEND_INTERVAL,
+            )
+        self._overdue = reason
+        self._limit = most
 
     def _stop_writing(self, reason: str, *, again: bool = False) -> None:
         """``again``: the log was told, if with other figures."""

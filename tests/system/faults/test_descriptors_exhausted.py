@@ -7,9 +7,12 @@ import resource
 import socket
 from pathlib import Path
 
-from support.faults import assert_all_applied, assert_smooth, load, progressed
+from support.faults import RestartedSidecar, assert_all_applied, assert_smooth, load, progressed
 from support.sidecar import SidecarProcess, start_sidecar, wait_until
 from support.soak import rounds
+
+A_JOURNAL = 1_200_000
+"""Bytes: a journal of a small state is followed by a new one before it has so many."""
 
 
 def descriptors(sidecar: SidecarProcess) -> int:
@@ -60,4 +63,28 @@ def test_sidecar_without_a_descriptor_recovers(tmp_path: Path) -> None:
         with load(sidecar.socket) as another:
             wait_until(lambda: sidecar.health()["producers"], lambda count: count == 2)
             another.close()
+        trainer.close()
+
+
+def test_kill_of_a_sidecar_without_a_descriptor_for_a_new_journal_costs_nothing(
+    tmp_path: Path,
+) -> None:
+    """The journal that was to be followed by another is written on, and the next sidecar goes on
+    from it: every event is counted, once."""
+    with RestartedSidecar(tmp_path) as sidecar, load(sidecar.socket) as trainer:
+        for _ in range(rounds(1, soak=20)):
+            progressed(sidecar.now)
+            state = sidecar.socket.with_suffix(".state")
+            (snapshot,) = state.glob("snapshot-*")
+            journal = state / snapshot.name.replace("snapshot", "journal")
+            _, hard = resource.prlimit(sidecar.now.process.pid, resource.RLIMIT_NOFILE)
+            resource.prlimit(sidecar.now.process.pid, resource.RLIMIT_NOFILE, (0, hard))
+            trainer.tell("burst 30000")
+            wait_until(lambda: journal.stat().st_size, lambda size: size > A_JOURNAL)  # noqa: B023
+            assert list(state.glob("snapshot-*")) == [snapshot]
+            sidecar.kill()
+            sidecar.start()
+        report = trainer.tell("stop")
+        assert_all_applied(sidecar.now, report)
+        assert sidecar.now.health()["journal"]["writing"]
         trainer.close()
