@@ -55,18 +55,26 @@ def test_record_of_no_time_is_left_out(
     trace = Trace(json.loads(file.read_text())["traceEvents"])
     lane = [(each.start / 1e6, each.end / 1e6) for each in trace.on("gpu")]
     assert lane == [(1001, 1002), (1004, 1005), (1005, 1006)]
-    assert "4.0 s until 1970-01-01 00:16:46 UTC" in capsys.readouterr().err
+    first, *_, last = capsys.readouterr().err.splitlines()
+    assert "4.0 s until 1970-01-01 00:16:46 UTC" in first
+    assert last == (
+        "lilo-sidecar: 3 records are left out of the journals: damaged, or of a time that no "
+        "clock has"
+    )
 
 
 @pytest.mark.parametrize("now", NO_TIMES)
 def test_journal_without_any_time_is_refused_in_a_line(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], now: float
 ) -> None:
-    """Nothing of it could be dated."""
+    """Nothing of it could be dated; that is not to say that nothing was reported."""
     applied = Applied(now, "boot", batch(1, span(["m"], 1001, 1002)))
     journal(tmp_path / "state", Connected(1000.0, GREETING), applied)
     state, file = tmp_path / "state", tmp_path / "trace.json"
     assert main(["trace", "--state-dir", str(state), "-o", str(file)]) == 2
     (line,) = capsys.readouterr().err.splitlines()
-    assert line.startswith("lilo-sidecar: error: no trainer has reported anything yet")
+    assert line == (
+        f"lilo-sidecar: error: nothing in the journals of {state} can be shown; 1 record is "
+        "left out of the journals: damaged, or of a time that no clock has"
+    )
     assert not file.exists()

@@ -8,7 +8,7 @@ import json
 import sys
 import tempfile
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TextIO, cast
@@ -17,7 +17,7 @@ from ..errors import StartError
 from ..options_trace import STDOUT, TraceOptions
 from .events import Tracer
 from .journal import read_journals
-from .reports import reports, span_of_time
+from .reports import LeftOut, reports, span_of_time
 from .tracks import Entry
 
 
@@ -29,21 +29,19 @@ def export(options: TraceOptions) -> int:
     journals = read_journals(options.state_dir)
     heard = span_of_time(journals)
     if heard is None:
-        raise StartError(
-            f"no trainer has reported anything yet to the sidecar of {options.state_dir}"
-        )
+        raise StartError(_why_none(options.state_dir, journals))
     first, until = heard
+    left_out = LeftOut()
     tracer = Tracer(until - options.last, options.model_id)
-    entries = itertools.chain(
-        itertools.chain.from_iterable(map(tracer.report, reports(journals))), tracer.end(until)
-    )
+    reported = map(tracer.report, reports(journals, left_out))
+    entries = itertools.chain(itertools.chain.from_iterable(reported), tracer.end(until))
     try:
         with _opened(options.output) as file:
             _write(entries, file)
     except OSError as error:
         where = "stdout" if options.output == STDOUT else options.output
         raise StartError(f"{where} cannot be written: {error.strerror}") from None
-    for line in _summary(options, tracer, first, until):
+    for line in (*_summary(options, tracer, first, until), *_losses(left_out)):
         print(f"lilo-sidecar: {line}", file=sys.stderr)  # noqa: T201 - a command may
     return 0
 
@@ -95,6 +93,32 @@ def _summary(options: TraceOptions, tracer: Tracer, first: float, until: float) 
         yield f"nothing of model {options.model_id!r} is in it; is that its id?"
     if tracer.left_out:
         yield (
-            f"{tracer.left_out} slices are left out: more than could be shown at once, or ended "
-            "before they began, since the clock was set"
+            f"{_are(tracer.left_out, 'slice')} left out: more than could be shown at once, or "
+            "ended before they began, since the clock was set"
         )
+
+
+def _losses(left_out: LeftOut) -> Iterator[str]:
+    """For people."""
+    if left_out.records:
+        yield (
+            f"{_are(left_out.records, 'record')} left out of the journals: damaged, or of a time "
+            "that no clock has"
+        )
+    if left_out.journals:
+        yield f"{_are(left_out.journals, 'journal')} cut off: damaged, or of another format"
+
+
+def _are(number: int, noun: str) -> str:
+    return f"{number} {noun} is" if number == 1 else f"{number} {noun}s are"
+
+
+def _why_none(state_dir: Path, journals: Sequence[bytes]) -> str:
+    """Nothing is reported in the journals, or nothing that could be shown."""
+    left_out = LeftOut()
+    for _ in reports(journals, left_out):
+        pass
+    lost = "; ".join(_losses(left_out))
+    if lost:
+        return f"nothing in the journals of {state_dir} can be shown; {lost}"
+    return f"no trainer has reported anything yet to the sidecar of {state_dir}"

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from lilo_engine_hook import wire
@@ -14,6 +14,7 @@ from ..state.journal import (
     Connected,
     Disconnected,
     Record,
+    TornJournalError,
     read_records,
 )
 
@@ -36,16 +37,29 @@ class Report(NamedTuple):
     """Its connection ended."""
 
 
-def reports(journals: Sequence[bytes]) -> Iterator[Report]:
-    """All of them, in order. What is torn or damaged, or of no time of a clock's, is left out."""
+@dataclass(slots=True)
+class LeftOut:
+    """What journals have and no report has: counted as they are read."""
+
+    records: int = 0
+    """Damaged, or of a time that no clock has."""
+    journals: int = 0
+    """Damaged, so that nobody can tell what follows; or of another format."""
+
+
+def reports(journals: Sequence[bytes], left_out: LeftOut) -> Iterator[Report]:
+    """All of them, in order. What is damaged, or of a time that no clock has, is left out and
+    counted; what is torn was not reported yet."""
     heard: dict[str, int] = {}
     for journal in journals:
-        for record in _records(journal):
+        for record in _records(journal, left_out):
             match record:
                 case Connected(now, payload):
                     hello = _decoded(payload)
                     if isinstance(hello, wire.Hello):
                         yield Report(now, hello.boot_id, hello, (), False)
+                    else:
+                        left_out.records += 1
                 case Disconnected(now, boot_id):
                     yield Report(now, boot_id, None, (), True)
                 case Applied(now, boot_id, payload):
@@ -57,6 +71,8 @@ def reports(journals: Sequence[bytes]) -> Iterator[Report]:
                         last = batch.first_seq + len(batch.events) - 1
                         heard[boot_id] = max(heard.get(boot_id, 0), last)
                         yield Report(now, boot_id, None, events, False)
+                    else:
+                        left_out.records += 1
 
 
 def span_of_time(journals: Sequence[bytes]) -> tuple[float, float] | None:
@@ -64,17 +80,23 @@ def span_of_time(journals: Sequence[bytes]) -> tuple[float, float] | None:
     times = [
         record.now
         for journal in journals
-        for record in _records(journal)
+        for record in _records(journal, LeftOut())
         if isinstance(record, Applied)
     ]
     return (min(times), max(times)) if times else None
 
 
-def _records(journal: bytes) -> Iterator[Record]:
-    with contextlib.suppress(BrokenJournalError):
+def _records(journal: bytes, left_out: LeftOut) -> Iterator[Record]:
+    try:
         for record in read_records(journal):
             if 0 <= record.now < _MAX_TIME:  # false for NaN, too
                 yield record
+            else:
+                left_out.records += 1
+    except TornJournalError:
+        pass
+    except BrokenJournalError:
+        left_out.journals += 1
 
 
 def _decoded(payload: bytes) -> wire.Message | None:
