@@ -26,6 +26,8 @@ from lilo_engine_hook import wire
 MAGIC: Final = b"lilo-timing journal 2\n"
 MAX_RECORD: Final = wire.MAX_FRAME + 4096
 """Bytes of a payload: a batch as it came, and whose it was."""
+_MAX_TIME: Final = 1e11
+"""Unix seconds. No clock goes as far, and every earlier time has a date."""
 _HEAD: Final = 12
 _MAX_TEXT: Final = 4 * wire.MAX_MODEL_ID
 """Bytes of a string in a record; batches are no strings but bytes."""
@@ -80,6 +82,11 @@ class BrokenJournalError(Exception):
 
 class TornJournalError(BrokenJournalError):
     """It ends with a part of a record: nothing was done yet of what that would have said."""
+
+
+def is_dated(record: Record) -> bool:
+    """Whether its time is one that a clock can have."""
+    return 0 <= record.now < _MAX_TIME  # false for NaN, too
 
 
 def encode(record: Record) -> bytes:

@@ -21,6 +21,7 @@ from .journal import (
     Disconnected,
     Record,
     TornJournalError,
+    is_dated,
     read_records,
 )
 from .snapshot import OtherVersionError, SnapshotError, load
@@ -78,6 +79,8 @@ def replay(core: CriticalPath, journal: bytes) -> int:
     done = 0
     try:
         for record in read_records(journal):
+            if not is_dated(record):  # it would let go of all models that were forgotten
+                raise BrokenJournalError("the next one is of a time that no clock has")
             _do(core, record)
             done += 1
     except BrokenJournalError as error:

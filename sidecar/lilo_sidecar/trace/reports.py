@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from lilo_engine_hook import wire
 
@@ -15,11 +15,9 @@ from ..state.journal import (
     Disconnected,
     Record,
     TornJournalError,
+    is_dated,
     read_records,
 )
-
-_MAX_TIME: Final = 1e11
-"""Unix seconds. No clock goes as far, and every earlier time has a date."""
 
 
 class Report(NamedTuple):
@@ -89,7 +87,7 @@ def span_of_time(journals: Sequence[bytes]) -> tuple[float, float] | None:
 def _records(journal: bytes, left_out: LeftOut) -> Iterator[Record]:
     try:
         for record in read_records(journal):
-            if 0 <= record.now < _MAX_TIME:  # false for NaN, too
+            if is_dated(record):
                 yield record
             else:
                 left_out.records += 1
