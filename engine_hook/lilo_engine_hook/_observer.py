@@ -12,15 +12,15 @@ from ._plain import as_models, copied
 from ._producer import Producer
 from ._queue import Weigh
 from .wire import (
+    ACTIVITY,
+    BEGIN,
+    FINISH,
+    FORGET,
+    GAUGE,
     MAX_COMMANDS_PER_SPAN,
-    Activity,
-    Begin,
-    Finish,
-    Forget,
-    Gauge,
-    Register,
-    Span,
-    State,
+    REGISTER,
+    SPAN,
+    STATE,
 )
 
 
@@ -86,7 +86,7 @@ class TimingObserver(Producer):
         try:
             items = queue.items
             if len(items) < queue.room or self._admit():
-                items.append((Register, self._clock(), model_id))
+                items.append((REGISTER, self._clock(), model_id))
         except Exception as error:  # noqa: BLE001
             queue.reject(error)
 
@@ -96,7 +96,7 @@ class TimingObserver(Producer):
         try:
             items = queue.items
             if len(items) < queue.room or self._admit():
-                items.append((Forget, self._clock(), model_id))
+                items.append((FORGET, self._clock(), model_id))
         except Exception as error:  # noqa: BLE001
             queue.reject(error)
 
@@ -108,7 +108,7 @@ class TimingObserver(Producer):
             if len(items) < queue.room or self._admit():
                 items.append(
                     (
-                        Begin,
+                        BEGIN,
                         self._clock(),
                         operation.model_id,
                         operation.request_id,
@@ -132,7 +132,7 @@ class TimingObserver(Producer):
         try:
             items = queue.items
             if len(items) < queue.room or self._admit():
-                items.append((Finish, self._clock(), operation.model_id, operation.request_id))
+                items.append((FINISH, self._clock(), operation.model_id, operation.request_id))
         except Exception as error:  # noqa: BLE001
             queue.reject(error)
 
@@ -144,7 +144,7 @@ class TimingObserver(Producer):
             if len(items) < queue.room or self._admit():
                 if operation is None:
                     item: tuple[object, ...] = (
-                        Activity,
+                        ACTIVITY,
                         self._clock(),
                         lane,
                         None,
@@ -153,7 +153,7 @@ class TimingObserver(Producer):
                     )
                 else:
                     item = (
-                        Activity,
+                        ACTIVITY,
                         self._clock(),
                         lane,
                         operation.model_id,
@@ -177,7 +177,7 @@ class TimingObserver(Producer):
                     models = tuple(model)
                 else:
                     models = as_models(model)
-                items.append((State, self._clock(), models, state))
+                items.append((STATE, self._clock(), models, state))
         except Exception as error:  # noqa: BLE001
             queue.reject(error)
 
@@ -216,7 +216,7 @@ class TimingObserver(Producer):
                     ids = copied(request_ids)
                 items.append(
                     (
-                        Span,
+                        SPAN,
                         models,
                         name,
                         lane,
@@ -245,6 +245,6 @@ class TimingObserver(Producer):
         try:
             items = queue.items
             if len(items) < queue.room or self._admit():
-                items.append((Gauge, self._clock(), name))
+                items.append((GAUGE, self._clock(), name))
         except Exception as error:  # noqa: BLE001
             queue.reject(error)

@@ -10,8 +10,6 @@ from . import wire
 
 MAX_BYTES: Final = 16 * 1024 * 1024
 """Packed bytes held for a sidecar that does not take them."""
-_BATCH_BYTES: Final = wire.MAX_FRAME - wire.MAX_EVENT_BYTES - 64
-"""A batch closes at this size: one more event of any size, and the head, still fit the frame."""
 
 
 class Totals(NamedTuple):
@@ -46,32 +44,20 @@ class Outbox:
         self.bytes = 0
         """Bytes held."""
 
-    def add(self, packed: Sequence[bytes], totals: Totals) -> None:
-        """Number packed events and close them into frames that carry the producer's totals.
-        Should that fail (for want of memory), those that are in no frame have their numbers all
-        the same: they are a gap, and the sidecar counts gaps."""
-        next_seq = self._next_seq + len(packed)
+    def add(self, batches: Sequence[wire.Packed], totals: Totals) -> None:
+        """Number packed events, and make frames of them that carry the producer's totals. Should
+        that fail (for want of memory), those that are in no frame have their numbers all the
+        same: they are a gap, and the sidecar counts gaps."""
+        next_seq = self._next_seq + sum([batch.events for batch in batches])
         try:
-            batch: list[bytes] = []
-            size = 0
-            for event in packed:
-                batch.append(event)
-                size += len(event)
-                if size >= _BATCH_BYTES or len(batch) == wire.MAX_EVENTS_PER_BATCH:
-                    self._close(batch, totals)
-                    batch, size = [], 0
-            if batch:
-                self._close(batch, totals)
+            for batch in batches:
+                data = _encode(self._next_seq, totals, batch)
+                self._next_seq += batch.events
+                self._frames.append(Frame(self._next_seq - 1, batch.events, data))
+                self.events += batch.events
+                self.bytes += len(data)
         finally:
             self._next_seq = next_seq
-
-    def _close(self, batch: list[bytes], totals: Totals) -> None:
-        data = _encode(self._next_seq, totals, batch)
-        last_seq = self._next_seq + len(batch) - 1
-        self._frames.append(Frame(last_seq, len(batch), data))
-        self._next_seq = last_seq + 1
-        self.events += len(batch)
-        self.bytes += len(data)
 
     @property
     def ends_in_gap(self) -> bool:
@@ -83,7 +69,7 @@ class Outbox:
     def totals(self, totals: Totals) -> bytes:
         """A frame without events, for what changed while nothing else happened: totals, and the
         next number, by which the sidecar sees a gap before it."""
-        return _encode(self._next_seq, totals, ())
+        return _encode(self._next_seq, totals, wire.join(()))
 
     def next_unsent(self) -> bytes | None:
         """The next frame of this connection, counted as sent."""
@@ -122,5 +108,5 @@ class Outbox:
         return frame.events
 
 
-def _encode(first_seq: int, totals: Totals, events: Sequence[bytes]) -> bytes:
-    return wire.encode_batch(first_seq, totals.dropped, totals.rejected, events, totals.unweighed)
+def _encode(first_seq: int, totals: Totals, batch: wire.Packed) -> bytes:
+    return wire.encode_batch(first_seq, totals.dropped, totals.rejected, batch, totals.unweighed)

@@ -17,6 +17,8 @@ def plain(value: object) -> object:
 
     A device tensor is none of these on purpose: converting it would synchronise the device.
     """
+    if type(value) in _PLAIN:
+        return value
     if isinstance(value, (tuple, list)):
         return tuple(_scalar(item) for item in value)
     return _scalar(value)

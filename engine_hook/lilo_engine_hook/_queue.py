@@ -10,13 +10,17 @@ from typing import Any, Final, TypeAlias
 from . import wire
 from ._counter import AtomicCounter
 from ._plain import plain
+from .wire import BEGIN
 from .wire.checks import amount
 
 MAX_EVENTS: Final = 65_536
 """Events held in all, queued or packed: minutes of a busy trainer, about 10 MiB."""
 
-Item: TypeAlias = tuple[object, ...]
-"""An event class, then its fields as the engine passed them: unchecked."""
+_BATCH_BYTES: Final = wire.MAX_FRAME - wire.MAX_EVENT_BYTES - 64
+"""A batch closes at this size: one more event of any size, and the head, still fit the frame."""
+
+Item: TypeAlias = tuple[Any, ...]
+"""The number of an event's kind, then its fields as the engine passed them: unchecked."""
 
 Weigh: TypeAlias = Callable[[Any], float]
 """From an operation's payload to its weight within a batch, such as its tokens."""
@@ -64,32 +68,37 @@ class EventQueue:
         self._reason: object = None
         self._warned = False
 
-    def take(self, held_events: int, byte_limit: int) -> list[bytes]:
-        """Move every event out and pack it; ``held_events`` wait elsewhere already and count
-        against `MAX_EVENTS`. From ``byte_limit`` on they are dropped. The sender's thread only.
-        Never raises for what the engine passed: that is rejected."""
+    def take(self, held_events: int, byte_limit: int) -> list[wire.Packed]:
+        """Move every event out and pack it, in batches; ``held_events`` wait elsewhere already and
+        count against `MAX_EVENTS`. From ``byte_limit`` on they are dropped. The sender's thread
+        only. Never raises for what the engine passed: that is rejected."""
         items = self.items
-        packed: list[bytes] = []
+        packed: list[wire.Packed] = []
         size = 0
-        for _ in range(len(items)):
+        left = len(items)
+        while left and size < byte_limit:
+            count = min(left, wire.MAX_EVENTS_PER_BATCH)
+            left -= count
             # What was moved out still takes up room.
-            self.room = 0 if self.closed else MAX_EVENTS - held_events - len(packed) - 1
-            item = items.popleft()
+            self.room = 0 if self.closed else MAX_EVENTS - held_events - count
+            taken = [items.popleft() for _ in range(count)]
             try:
-                event = self._packer.pack(self._checked(item))
-            except BaseException as error:  # noqa: BLE001 - the engine's objects run their code here
-                self.reject(error)
+                batches = self._batches(taken, byte_limit - size)
+            except MemoryError:  # not even to pack them with
+                self._drop(len(taken))
                 continue
-            packed.append(event)
-            size += len(event)
-            if size >= byte_limit:
-                # What is still queued would have to wait here, and its payloads with it.
-                self.room = 0
-                while items:
-                    items.popleft()
-                    self.dropped.add()
-                return packed
-        self.room = 0 if self.closed else MAX_EVENTS - held_events - len(packed)
+            for batch in batches:
+                packed.append(batch)
+                held_events += batch.events
+                size += len(batch.array)
+        if size >= byte_limit:
+            # What is still queued would have to wait here, and its payloads with it.
+            self.room = 0
+            while items:
+                items.popleft()
+                self._drop(1)
+        else:
+            self.room = 0 if self.closed else MAX_EVENTS - held_events
         return packed
 
     def reject(self, reason: object) -> None:
@@ -113,18 +122,65 @@ class EventQueue:
             )
             self._reason = None
 
-    def _checked(self, item: Item) -> wire.Event:
-        kind: type[wire.Event] = item[0]  # type: ignore[assignment]
-        fields = item[1:]
-        if kind is wire.Begin:
-            *others, name, payload = fields  # engines' kinds are enums
-            weight = None if self._weigh is None else self._weight(self._weigh, payload)
-            fields = (*others, plain(name), weight)
-        event = wire.plain_event(kind, fields)
-        if event is None:
-            event = wire.make_event(kind, tuple([plain(field) for field in fields]))
-        self._names.spend(event)
-        return event
+    def _drop(self, events: int) -> None:
+        for _ in range(events):
+            self.dropped.add()
+
+    def _batches(self, items: list[Item], byte_limit: int) -> list[wire.Packed]:
+        """The events of at most `wire.MAX_EVENTS_PER_BATCH` items: in one batch, unless some of
+        them are wrong or large. From ``byte_limit`` on they are dropped."""
+        begun = []
+        for item in items:
+            if item[0] == BEGIN:
+                try:
+                    begun.append(self._begun(item))
+                except BaseException as error:  # noqa: BLE001 - the engine's objects run their code here
+                    self.reject(error)
+            else:
+                begun.append(item)
+        try:
+            names = wire.plain_names(begun)
+            if names is not None and self._names.admits(names):
+                batch = self._packer.pack_plain(begun)
+                if batch is not None:
+                    return [batch]
+        except BaseException:  # noqa: BLE001, S110 - the engine's objects; said below of which it is
+            pass
+        return self._one_by_one(begun, byte_limit)
+
+    def _one_by_one(self, items: list[Item], byte_limit: int) -> list[wire.Packed]:
+        """What is right of these, and a rejection for each of the others."""
+        batches: list[wire.Packed] = []
+        packed: list[bytes] = []
+        size = 0
+        for place, item in enumerate(items):
+            try:
+                fields = tuple([plain(field) for field in item[1:]])
+                event = wire.parse_event(wire.KINDS[item[0]], fields)
+                self._names.spend(event)
+                packed.append(self._packer.pack(event))
+            except BaseException as error:  # noqa: BLE001 - the engine's objects run their code here
+                self.reject(error)
+                continue
+            size += len(packed[-1])
+            if size >= min(_BATCH_BYTES, byte_limit):
+                batches.append(wire.join(packed))
+                byte_limit -= size
+                packed, size = [], 0
+            if byte_limit <= 0:
+                self._drop(len(items) - place - 1)
+                break
+        if packed:
+            batches.append(wire.join(packed))
+        return batches
+
+    def _begun(self, item: Item) -> Item:
+        """With its kind as a string, engines' kinds being enums, and its weight for the payload."""
+        number, t, model, request_id, seq, kind, payload = item
+        if type(kind) is not str:
+            kind = plain(kind)
+        weight = None if self._weigh is None else self._weight(self._weigh, payload)
+        return (number, t, model, request_id, seq, kind, weight)
 
     def _weight(self, weigh: Weigh, payload: object) -> float | None:
         try:

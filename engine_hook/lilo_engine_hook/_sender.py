@@ -143,10 +143,21 @@ class Sender:
             if self._socket is None:
                 time.sleep(left)
                 return
+            if self._waits_for_answers_alone():
+                time.sleep(left)
+                self._receive(self._socket)
+                return
             wanted = select.POLLIN | (select.POLLOUT if self._sending else 0)
             self._poll.modify(self._socket, wanted)
             if self._poll.poll(left * 1000):
                 self._receive(self._socket)
+
+    def _waits_for_answers_alone(self) -> bool:
+        """Nobody is in a hurry for these: to be woken by each would cost the trainer more than
+        all the rest that is done for a batch. They are read together, at the next look."""
+        if self._sending or self._stop_at is not None:
+            return False
+        return self._greeted and self._unanswered > 0
 
     # --- the connection -----------------------------------------------------------------
 

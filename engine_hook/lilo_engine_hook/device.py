@@ -144,7 +144,7 @@ class DeviceTimer(Producer):
             if not isinstance(word, str):
                 raise TypeError(f"a kind is a string, not a {type(kind).__name__}")
             name, t1 = f"device:{word}", t0 + seconds
-            item = (wire.Span, models, name, LANE, t0, t1, None, None, None, ok, None)
+            item = (wire.SPAN, models, name, LANE, t0, t1, None, None, None, ok, None)
         except Exception as error:  # noqa: BLE001 - the trainer must not feel what it passed
             self._queue.reject(error)
         else:

@@ -68,7 +68,7 @@ class Sender:
         frames = []
         packed = map(wire.encode_event, events)
         while batch := list(itertools.islice(packed, frame)):
-            frames.append(wire.encode_batch(self._next_seq, 0, 0, batch))
+            frames.append(wire.encode_batch(self._next_seq, 0, 0, wire.join(batch)))
             self._next_seq += len(batch)
         return frames
 

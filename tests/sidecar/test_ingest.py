@@ -68,7 +68,7 @@ def test_producer_that_takes_no_answers_is_let_go(
         with Producer(intake.path) as deaf, Producer(intake.path, "other") as other:
             deaf.socket.sendall(hello_frame())
             deaf.socket.setblocking(False)
-            empty = wire.encode_batch(1, 0, 0, [])
+            empty = wire.encode_batch(1, 0, 0, wire.join([]))
             while select.select([], [deaf.socket], [], 0)[1]:
                 with contextlib.suppress(BlockingIOError):
                     while True:

@@ -288,7 +288,7 @@ def test_fault_in_one_record_leaves_the_others(caplog: pytest.LogCaptureFixture)
     """What cannot be done again, for whatever reason, is left out and told of."""
     core = CriticalPath()
     feed = Feed(core)
-    packed = wire.encode_batch(1, 0, 0, [wire.encode_event(span(["m"], 0, 1))])[4:]
+    packed = wire.encode_batch(1, 0, 0, wire.join([wire.encode_event(span(["m"], 0, 1))]))[4:]
     journal = MAGIC + b"".join(
         map(encode, (Applied(0.0, "nobody", packed), Applied(0.0, "boot", packed)))
     )

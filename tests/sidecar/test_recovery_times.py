@@ -17,7 +17,7 @@ from support.journaled import Clock, begun, killed, open_recorder
 
 NO_TIMES = [math.nan, math.inf, -math.inf, 1e308, 1e11, -1.0]
 """Seconds."""
-BATCH = wire.encode_batch(3, 0, 0, [wire.encode_event(span(["m"], 2, 3))])[4:]
+BATCH = wire.encode_batch(3, 0, 0, wire.join([wire.encode_event(span(["m"], 2, 3))]))[4:]
 
 
 def records(now: float) -> list[Record]:

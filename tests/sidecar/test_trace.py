@@ -255,7 +255,7 @@ def test_memory_is_that_of_the_journal(tmp_path: Path) -> None:
             work = span([model], t, t + 1, ids=[f"{model}:{t}"], n=1, ok=True)
             for event in (begin(model, t, t), work, finish(model, t, t + 1)):
                 sent.append(wire.encode_event(event))
-        batch = wire.encode_batch(engine.sent + 1, 0, 0, sent)[4:]
+        batch = wire.encode_batch(engine.sent + 1, 0, 0, wire.join(sent))[4:]
         engine.sent += len(sent)
         file.append(Applied(0.0, "boot", batch))
     most, trace = peak(path)

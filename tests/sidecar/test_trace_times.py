@@ -22,7 +22,9 @@ GREETING = wire.encode(hello())[4:]
 
 def batch(first: int, *events: wire.Event) -> bytes:
     """As it is in a record."""
-    return wire.encode_batch(first, 0, 0, [wire.encode_event(event) for event in events])[4:]
+    return wire.encode_batch(
+        first, 0, 0, wire.join([wire.encode_event(event) for event in events])
+    )[4:]
 
 
 def journal(state: Path, *records: Record) -> None:

@@ -54,7 +54,7 @@ class Client:
     def send(self, recorder: Recorder, *sent: wire.Event, dropped: int = 0) -> int:
         """A batch; the number acknowledged."""
         packed = [wire.encode_event(event) for event in sent]
-        payload = wire.encode_batch(self.sent + 1, dropped, 0, packed)[4:]
+        payload = wire.encode_batch(self.sent + 1, dropped, 0, wire.join(packed))[4:]
         batch = wire.decode(payload)
         assert isinstance(batch, wire.Batch)
         self.sent += len(sent)

@@ -50,7 +50,7 @@ class Producer:
     def post(self, *events: wire.Event) -> None:
         """Send a batch without waiting for its acknowledgement."""
         packed = [wire.encode_event(event) for event in events]
-        self.socket.sendall(wire.encode_batch(self.sent + 1, 0, 0, packed))
+        self.socket.sendall(wire.encode_batch(self.sent + 1, 0, 0, wire.join(packed)))
         self.sent += len(events)
 
     def send(self, *events: wire.Event) -> int:

@@ -27,7 +27,7 @@ connection.sendall(hello_frame())
 packed = [wire.encode_event(span(["m"], 0.0, 1.0))] * 1000
 first = 1
 while True:
-    connection.sendall(wire.encode_batch(first, 0, 0, packed))
+    connection.sendall(wire.encode_batch(first, 0, 0, wire.join(packed)))
     first += 1000
 """
 TESTS = Path(__file__).parents[1]

@@ -210,7 +210,9 @@ def test_bytes_one_by_one_are_as_good_as_any(sidecar: SidecarProcess, good: Prod
     before = sidecar.health()["ingest"]["protocol_errors"]
     with Producer(sidecar.socket, "slow") as producer:
         packed_span = wire.encode_event(span(["slow"], 0.0, 1.0))
-        for byte in hello_frame("slow", "backend") + wire.encode_batch(1, 0, 0, [packed_span]):
+        for byte in hello_frame("slow", "backend") + wire.encode_batch(
+            1, 0, 0, wire.join([packed_span])
+        ):
             producer.socket.sendall(bytes([byte]))
         assert [producer.acknowledged(), producer.acknowledged()] == [0, 1]
         assert sidecar.timing("slow")["phases"]["forward_backward.execute"]["count"] == 1

@@ -28,13 +28,23 @@ functions: the hook before it sends, so that a call it lets through is never ref
 the sidecar after it receives, because it trusts nobody.
 """
 
-from .checks import MAX_NAMES, NameBudget, ProtocolError
+from .checks import MAX_NAMES, NameBudget, ProtocolError, parse_event
+from .columns import plain_names
 from .events import (
+    ACTIVITY,
+    BEGIN,
+    FINISH,
+    FORGET,
+    GAUGE,
+    KINDS,
     MAX_COMMANDS_PER_SPAN,
     MAX_MODEL_ID,
     MAX_MODELS_PER_SPAN,
     MAX_NAME,
     MAX_REQUEST_ID,
+    REGISTER,
+    SPAN,
+    STATE,
     Activity,
     Begin,
     Event,
@@ -56,16 +66,23 @@ from .messages import (
     FrameBuffer,
     Hello,
     Message,
+    Packed,
     Refusal,
     Role,
     decode,
     encode,
     encode_batch,
     encode_event,
+    join,
 )
-from .quick import make_event, plain_event
 
 __all__ = [
+    "ACTIVITY",
+    "BEGIN",
+    "FINISH",
+    "FORGET",
+    "GAUGE",
+    "KINDS",
     "MAX_COMMANDS_PER_SPAN",
     "MAX_EVENTS_PER_BATCH",
     "MAX_EVENT_BYTES",
@@ -75,6 +92,9 @@ __all__ = [
     "MAX_NAME",
     "MAX_NAMES",
     "MAX_REQUEST_ID",
+    "REGISTER",
+    "SPAN",
+    "STATE",
     "VERSION",
     "Ack",
     "Activity",
@@ -89,6 +109,7 @@ __all__ = [
     "Hello",
     "Message",
     "NameBudget",
+    "Packed",
     "ProtocolError",
     "Refusal",
     "Register",
@@ -99,6 +120,7 @@ __all__ = [
     "encode",
     "encode_batch",
     "encode_event",
-    "make_event",
-    "plain_event",
+    "join",
+    "parse_event",
+    "plain_names",
 ]

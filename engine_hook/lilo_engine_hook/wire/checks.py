@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from typing import Final
 
 from .events import (
@@ -34,12 +34,16 @@ MAX_BATCH: Final = 2**32 - 1
 MAX_TIME: Final = 1e11
 """Unix seconds, year 5138: sums of times stay finite."""
 
-_NAMES: Final[dict[type[Event], tuple[int, ...]]] = {
+MAX_AMOUNT: Final = 1e15
+"""Weights and token counts stay below."""
+MAX_STATE: Final = MAX_NAME + len("executing:")
+
+NAME_PLACES: Final[dict[type[Event], tuple[int, ...]]] = {
     Span: (Span._fields.index("name"), Span._fields.index("lane")),
     Begin: (Begin._fields.index("kind"),),
     Activity: (Activity._fields.index("lane"), Activity._fields.index("kind")),
 }
-"""Which fields are names."""
+"""Which fields of an event are names."""
 
 
 class ProtocolError(Exception):
@@ -60,20 +64,26 @@ class NameBudget:
         """Raises ProtocolError for an event whose names go over the budget; names of an
         event that passes are remembered."""
         seen = self._seen
-        for place in _NAMES.get(type(event), ()):
+        for place in NAME_PLACES.get(type(event), ()):
             if event[place] not in seen:
                 self._spend(event)
                 return
 
+    def admits(self, names: Set[object]) -> bool:
+        """Whether all of these together stay within the budget; if so, they are remembered."""
+        if not names <= self._seen:
+            if len(self._seen | names) > MAX_NAMES + 1:  # None is none
+                return False
+            self._seen |= names
+        return True
+
     def _spend(self, event: Event) -> None:
-        names = {event[place] for place in _NAMES[type(event)]}
-        if len(self._seen | names) > MAX_NAMES + 1:  # None is none
+        if not self.admits({event[place] for place in NAME_PLACES[type(event)]}):
             raise ProtocolError(
                 "names",
                 f"more than {MAX_NAMES} different span names, kinds and lanes; "
                 "a name must not carry an id or other data",
             )
-        self._seen |= names
 
 
 def parse_event(kind: type[Event], fields: Sequence[object]) -> Event:
@@ -117,7 +127,7 @@ def integer(value: object, what: str, limit: int = MAX_INT) -> int:
 def amount(value: object, what: str) -> float:
     if type(value) is not float and type(value) is not int:
         raise ProtocolError("field", f"{what} is a {type(value).__name__}, not a number")
-    if not 0 <= value < 1e15:
+    if not 0 <= value < MAX_AMOUNT:
         raise ProtocolError("field", f"{what} is outside 0 to 1e15")
     return float(value)
 
@@ -204,7 +214,7 @@ def _parse_state(t: object, models: object, state: object) -> Event:
     return State(
         time(t, "t"),
         None if models is None else _models(models),
-        text(state, MAX_NAME + len("executing:"), "state"),
+        text(state, MAX_STATE, "state"),
     )
 
 

@@ -97,3 +97,24 @@ class Gauge(NamedTuple):
 
 
 Event: TypeAlias = Register | Forget | Begin | Finish | Span | State | Activity | Gauge
+
+REGISTER: Final = 1
+FORGET: Final = 2
+BEGIN: Final = 3
+FINISH: Final = 4
+SPAN: Final = 5
+STATE: Final = 6
+ACTIVITY: Final = 7
+GAUGE: Final = 8
+
+KINDS: Final[dict[int, type[Event]]] = {
+    REGISTER: Register,
+    FORGET: Forget,
+    BEGIN: Begin,
+    FINISH: Finish,
+    SPAN: Span,
+    STATE: State,
+    ACTIVITY: Activity,
+    GAUGE: Gauge,
+}
+"""By the number that an event begins with on the wire."""

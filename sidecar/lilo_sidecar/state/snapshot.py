@@ -62,7 +62,7 @@ _CORE: Final = (
 _CODE: Final = (
     *(*_CORE, reading, shares, spans, codec),
     sys.modules[wire.NameBudget.__module__],
-    sys.modules[wire.make_event.__module__],
+    sys.modules[wire.plain_names.__module__],
 )
 """Those, and what else decides what it means."""
 _CODEC: Final = StateCodec(

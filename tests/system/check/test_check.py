@@ -73,7 +73,7 @@ def test_figures_are_those_since_the_trainers_start(
     sidecar: SidecarProcess, trainer: Producer
 ) -> None:
     """Whoever ends an interval meanwhile takes nothing from the check, nor it from them."""
-    lost = wire.encode_batch(trainer.sent + 1, 3, 0, [])
+    lost = wire.encode_batch(trainer.sent + 1, 3, 0, wire.join([]))
     trainer.socket.sendall(lost)
     trainer.acknowledged()
     sidecar.timing(reset=True)

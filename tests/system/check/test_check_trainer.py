@@ -64,7 +64,7 @@ def test_lane_that_is_stuck(sidecar: SidecarProcess, trainer: Producer) -> None:
 
 
 def _dropped(trainer: Producer) -> None:
-    trainer.socket.sendall(wire.encode_batch(trainer.sent + 1, 7, 0, []))
+    trainer.socket.sendall(wire.encode_batch(trainer.sent + 1, 7, 0, wire.join([])))
     trainer.acknowledged()
 
 
@@ -74,12 +74,12 @@ def _missed(trainer: Producer) -> None:
 
 
 def _rejected(trainer: Producer) -> None:
-    trainer.socket.sendall(wire.encode_batch(trainer.sent + 1, 0, 7, []))
+    trainer.socket.sendall(wire.encode_batch(trainer.sent + 1, 0, 7, wire.join([])))
     trainer.acknowledged()
 
 
 def _unweighed(trainer: Producer) -> None:
-    trainer.socket.sendall(wire.encode_batch(trainer.sent + 1, 0, 0, [], 7))
+    trainer.socket.sendall(wire.encode_batch(trainer.sent + 1, 0, 0, wire.join([]), 7))
     trainer.acknowledged()
 
 

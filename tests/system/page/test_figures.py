@@ -146,7 +146,7 @@ def test_what_was_lost_is_said(opened: Open, tmp_path: Path) -> None:
     with start_watched(tmp_path) as sidecar, Producer(sidecar.socket) as producer:
         producer.greet()
         producer.work(("m",))
-        producer.socket.sendall(wire.encode_batch(producer.sent + 1, 7, 2, []))
+        producer.socket.sendall(wire.encode_batch(producer.sent + 1, 7, 2, wire.join([])))
         producer.acknowledged()
         with opened(sidecar.url) as seen:
             live(seen.page)
