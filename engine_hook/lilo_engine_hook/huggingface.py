@@ -8,7 +8,9 @@ trainer = Trainer(..., callbacks=[TimingCallback("my-model")])
 from __future__ import annotations
 
 import time
-from typing import Any
+from copy import deepcopy
+from functools import cached_property
+from typing import Any, Self
 
 try:
     from transformers import TrainerCallback
@@ -40,11 +42,17 @@ class TimingCallback(TrainerCallback):  # type: ignore[misc]
     Times are those of the training thread: what it queued on a GPU and did not wait for counts
     where it waits. Never raises, never synchronises a device. In a distributed job only rank 0
     reports. One callback belongs to one `Trainer`.
+
+    A copy (`copy.copy`, `copy.deepcopy`) has a training of its own and shares ``timing`` with the
+    original, and so the connection: closing either closes it. A pickled one, in this process or
+    another, opens its own at first use; an observer that it was given goes with it and must be
+    picklable, which a `TimingObserver` is not: leave it out there, and set ``LILO_TIMING_SOCKET``.
     """
 
     def __init__(self, model_id: str, observer: Any = None) -> None:
         """``observer`` as in `LoopTiming`: by default a `TimingObserver`, which takes the
         sidecar's socket from ``LILO_TIMING_SOCKET``."""
+        self._given = observer
         self.timing = LoopTiming(observer)
         self._model_id = model_id
         self._command: Command | None = None
@@ -53,6 +61,11 @@ class TimingCallback(TrainerCallback):  # type: ignore[misc]
         self._evaluating = False
         self._since = 0.0
         """When the trainer last came back from something it says the end of."""
+
+    @cached_property
+    def timing(self) -> LoopTiming:
+        """What the callback is made of. Only one that was unpickled has yet to open it."""
+        return LoopTiming(self._given)
 
     @property
     def observer(self) -> Observers:
@@ -63,6 +76,27 @@ class TimingCallback(TrainerCallback):  # type: ignore[misc]
         """Deliver what was reported, for a second at most, and stop; the process's end does it,
         too."""
         self.timing.close()
+
+    # --- copies ---------------------------------------------------------------------------
+
+    def __getstate__(self) -> dict[str, Any]:
+        fresh = {"_command": None, "_work": None, "_training": False, "_evaluating": False}
+        state = {**self.__dict__, **fresh}
+        state.pop("timing", None)
+        return state
+
+    def __copy__(self) -> Self:
+        copied = type(self).__new__(type(self))
+        copied.__dict__.update(self.__getstate__(), timing=self.timing)
+        return copied
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        copied = self.__copy__()
+        memo[id(self)] = copied
+        for name, value in vars(copied).items():
+            if name not in ("timing", "_given"):  # a subclass may have put anything here
+                setattr(copied, name, deepcopy(value, memo))
+        return copied
 
     # --- what the Trainer calls -----------------------------------------------------------
 

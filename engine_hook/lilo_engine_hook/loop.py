@@ -17,6 +17,7 @@ from collections.abc import Callable, Sequence
 from contextvars import ContextVar
 from types import TracebackType
 from typing import Any, Final, ParamSpec, Self, TypeVar
+from weakref import WeakValueDictionary
 
 from ._observer import TimingObserver
 from ._observers import Observers, find_timing
@@ -44,7 +45,9 @@ class LoopTiming:
         """``observer`` is told, or several in an `Observers`; by default a `TimingObserver`."""
         self.observer = Observers(TimingObserver() if observer is None else observer)
         self._numbers = itertools.count(1)  # of commands: of each model they rise, which is enough
-        self._on_gpu: set[int] = set()
+        self._on_gpu: WeakValueDictionary[int, Work] = WeakValueDictionary()
+        """Open blocks by their ids, in the order they began. One that was begun and let go of
+        without its end is not open for ever."""
 
     def command(self, model_id: str, kind: Any, *, tokens: float | None = None) -> Command:
         """The body is a command of ``model_id``: it was submitted when the body begins, and is
@@ -79,6 +82,24 @@ class LoopTiming:
     def close(self) -> None:
         """Deliver what was reported, for a second at most, and stop."""
         self.observer.close()
+
+    def _say(self, work: Work | None) -> None:
+        """Tell what the gpu lane does: ``work``, or nothing. Takes no lock: where another thread
+        began or finished a block meanwhile, what is true now is told once more, so that the last
+        word is true, whoever has it."""
+        while True:
+            if work is None:
+                self.observer.state([], "idle")
+            else:
+                self.observer.state(work._models, f"executing:{work._name}")
+            on_gpu = self._open()
+            if (work in on_gpu) if on_gpu else work is None:
+                return
+            work = on_gpu[-1] if on_gpu else None
+
+    def _open(self) -> list[Work]:
+        # valuerefs() copies in one C call; other ways to iterate fail while a thread adds one.
+        return [work for ref in self._on_gpu.valuerefs() if (work := ref()) is not None]
 
     def _reject(self, reason: object) -> None:
         timing = find_timing(self.observer)
@@ -216,8 +237,8 @@ class Work(_Timed):
             return
         self._t0 = time.time()
         if self._lane == GPU:
-            self._loop._on_gpu.add(id(self))
-            self._loop.observer.state(self._models, f"executing:{self._name}")
+            self._loop._on_gpu[id(self)] = self
+            self._loop._say(self)
         else:
             self._loop.observer.set_activity(self._lane, commands[0])
 
@@ -240,9 +261,9 @@ class Work(_Timed):
         if self._lane != GPU:
             self._loop.observer.set_activity(self._lane, None)
             return
-        self._loop._on_gpu.discard(id(self))
-        if not self._loop._on_gpu:
-            self._loop.observer.state([], "idle")
+        self._loop._on_gpu.pop(id(self), None)
+        if not self._loop._open():
+            self._loop._say(None)
 
     def _again(self) -> Self:
         return type(self)(self._loop, self._prefix, self._lane, self._given, accepts=self._accepts)

@@ -6,6 +6,7 @@ import enum
 import json
 import math
 import re
+import ssl
 import threading
 import time
 from queue import Empty, SimpleQueue
@@ -33,6 +34,8 @@ class Trouble(enum.Enum):
     """Why there is no answer."""
 
     UNREACHABLE = "nobody answers there"
+    CERTIFICATE = "its certificate is not trusted"
+    PLAIN = "it speaks no TLS"
     HUNG_UP = "it hung up without a whole answer"
     SLOW = "no whole answer in time"
     FOREIGN = "whoever answers is no sidecar"
@@ -112,11 +115,28 @@ class Asker:
                 raise AskError(Trouble.HUNG_UP, "it hung up without a whole answer") from None
             raise AskError(Trouble.FOREIGN, f"no HTTP: {shown(error)}") from None
         except (httpx.HTTPError, httpx.InvalidURL, UnicodeError) as error:
+            refused = _tls_trouble(error)
+            if refused is not None:
+                raise refused from None
             said = _ERRNO.sub("", shown(error)) or type(error).__name__
             raise AskError(Trouble.UNREACHABLE, said) from None
         if status == 200 and content is not None:
             return content
         raise _refusal(status, content)
+
+
+def _tls_trouble(error: BaseException) -> AskError | None:
+    """What a handshake that failed comes to; None where it was something else. The words of the
+    libraries in between name sources of OpenSSL's and no reason that helps."""
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, ssl.SSLCertVerificationError):
+            reason = shown(cause.verify_message).rstrip(".")
+            return AskError(Trouble.CERTIFICATE, f"its certificate is not trusted: {reason}")
+        if isinstance(cause, ssl.SSLError):
+            return AskError(Trouble.PLAIN, "it speaks no TLS, or none that this command does")
+        cause = cause.__cause__ or cause.__context__
+    return None
 
 
 def _body(response: httpx.Response, until: float) -> bytes:

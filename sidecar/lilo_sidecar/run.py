@@ -3,17 +3,16 @@ whatever becomes of its timing."""
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import os
 import signal
 from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Final
 
 import trio
 
 from .keeper import Keeper
+from .leftovers import own_state
 from .options import RunOptions
 from .output import LineWriter
 
@@ -34,8 +33,6 @@ _NOT_FOUND: Final = 127
 _NOT_EXECUTABLE: Final = 126
 _SIGNALLED: Final = 128
 
-_STATE_FILES: Final = ("snapshot-*", "journal-*", "lock")
-
 _log = logging.getLogger("lilo_sidecar.run")
 
 
@@ -51,9 +48,13 @@ class Supervisor:
 
     async def run(self, lines: LineWriter) -> int:
         """Run the command to its end; its exit status, as a shell gives it."""
-        if not self._options.keep_state:
-            # Of a run that was killed and had this one's process id.
-            remove_state(self._options.serve.state_dir)
+        if self._options.keep_state:
+            return await self._run(lines)
+        serve = self._options.serve
+        with own_state(serve.state_dir, shared=bool(serve.allowed_uids)):
+            return await self._run(lines)
+
+    async def _run(self, lines: LineWriter) -> int:
         keeper = Keeper(self._options.serve, lines)
         # One that was ignored from the start (nohup) stays so, for the command too.
         caught = [number for number in FORWARDED if signal.getsignal(number) != signal.SIG_IGN]
@@ -67,8 +68,6 @@ class Supervisor:
                     finally:
                         keeper.stop()
                 background.cancel_scope.cancel()
-        if not self._options.keep_state:
-            remove_state(self._options.serve.state_dir)
         return status
 
     async def _run_command(self, keeper: Keeper) -> int:
@@ -110,19 +109,6 @@ class Supervisor:
             elif number in _ENDS_THE_WAIT:
                 self._ended_by = number
                 self._wait.cancel()
-
-
-def remove_state(directory: Path) -> None:
-    """Remove a sidecar's state directory, as far as it holds what a sidecar keeps there and
-    nothing else. Never raises: a directory that stays does no harm."""
-    with contextlib.suppress(OSError):
-        if directory.is_symlink():
-            return
-        for entry in list(directory.iterdir()):
-            if any(map(entry.match, _STATE_FILES)):
-                with contextlib.suppress(OSError):  # a directory by that name is not a sidecar's
-                    entry.unlink()
-        directory.rmdir()
 
 
 def _is_foreground() -> bool:

@@ -357,7 +357,7 @@ def test_several_live_runs_need_to_be_told_apart(
     server: TimingServer, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """No guess is made, and nothing is fetched for it: the interval stays open. (With the real
-    wandb in test_wandb.py.)"""
+    wandb in test_wandb_runs.py.)"""
 
     class Run:
         def log(self, metrics: object, commit: bool) -> None:

@@ -28,6 +28,10 @@ class Trained:
         """Of each step."""
         self.raised_calls: dict[str, int] = said["raised_calls"]
         self.broken_steps: int = said["broken_steps"]
+        self.copy_shares: bool = said["copy_shares"]
+        """The original's connection."""
+        self.opened_by_unpickling: int = said["opened_by_unpickling"]
+        """Threads."""
 
     def counts(self, model_id: str) -> dict[str, int]:
         """How often each phase happened."""
@@ -116,6 +120,20 @@ def test_a_training_that_an_exception_ended_goes_on_anew(trained: Trained) -> No
 def test_an_observer_that_raises_is_not_felt(trained: Trained) -> None:
     """The training goes through all its steps."""
     assert trained.broken_steps == trained.steps
+
+
+def test_copies_of_a_callback_report_trainings_of_their_own(trained: Trained) -> None:
+    """Made in the middle of a step, which stays the original's. A copy shares its connection; the
+    pickled one opens its own, once it is used."""
+    assert trained.copy_shares
+    assert trained.opened_by_unpickling == 0
+    for model_id, trainings in (("copied", 2), ("pickled", 1)):
+        counts = trained.counts(model_id)
+        steps = trainings * trained.steps
+        assert counts["accept.execute"] == trainings
+        assert counts["forward_backward.queue_wait"] == counts["optim_step.execute"] == steps
+        assert counts["forward_backward.execute"] == steps * trained.micro_batches
+        assert trained.sidecar.timing(model_id)["lanes"] == {}
 
 
 def test_without_transformers_the_import_says_what_to_install() -> None:

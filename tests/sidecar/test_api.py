@@ -6,11 +6,12 @@ import httpx
 import jsonschema
 import pytest
 
+from lilo_engine_hook import wire
 from lilo_sidecar.core.timing import Timing
 from lilo_sidecar.web.answers import BadRequestError
 from lilo_sidecar.web.openapi import document
 from lilo_sidecar.web.query import parse_timing_query
-from support.feed import Feed, hello, span
+from support.feed import Feed, begin, hello, span
 from support.site import Site, busy, check
 
 
@@ -80,6 +81,18 @@ def test_health_shows_what_the_lane_is_in(site: Site) -> None:
     busy(site)
     lanes = check("Health", site.get("/healthz"))["lanes"]
     assert lanes == {"gpu": {"operation": "forward_backward", "for_s": 90.0}}
+
+
+@pytest.mark.parametrize("token", [None, "a-token"])
+def test_health_is_for_every_host_and_names_no_model(token: str | None) -> None:
+    """A probe asks by any address, and without the token; it is told of lanes and counts, with no
+    id of a model or a request."""
+    site = Site(token)
+    feed = Feed(site.core)
+    feed(begin("secret", 1, 0.0), wire.State(1.0, ("secret",), "executing:forward"))
+    answer = site.get("/healthz", headers={"host": "any.example"})
+    assert check("Health", answer)["lanes"]["gpu"]["operation"] == "forward"
+    assert "secret" not in answer.text
 
 
 def test_counts_of_any_size_are_answered(site: Site) -> None:

@@ -3,7 +3,9 @@
 
 Prints what it measured of itself as one JSON line, for models ``my-model`` (the documents' own
 snippet), ``stopped`` (in the middle of gradient accumulation), ``raised`` (by a step of its first
-training, and trained again) and ``broken`` (whose observer raises).
+training, and trained again), ``broken`` (whose observer raises), ``copied`` (by a deep copy of a
+callback, made within a training of the original) and ``pickled`` (by a callback that was pickled
+there).
 """
 
 from __future__ import annotations
@@ -11,10 +13,13 @@ from __future__ import annotations
 import contextlib
 import functools
 import json
+import pickle
 import sys
+import threading
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -84,6 +89,20 @@ class RaiseOnce(TrainerCallback):  # type: ignore[misc]
             raise RuntimeError("out of memory")
 
 
+class CopyOnce(TrainerCallback):  # type: ignore[misc]
+    """Copies a callback while its command runs."""
+
+    def __init__(self, original: TimingCallback) -> None:
+        self.original = original
+        self.copied: Any = None
+        self.pickled = b""
+
+    def on_substep_end(self, *args: Any, **kwargs: Any) -> None:
+        if self.copied is None:
+            self.copied = deepcopy(self.original)
+            self.pickled = pickle.dumps(self.original)
+
+
 class Counting:
     """An observer that counts its calls by method."""
 
@@ -135,9 +154,11 @@ def main() -> None:
     (first,) = [callback for callback in callbacks if isinstance(callback, TimingCallback)]
 
     def train(name: str, *others: Any, observer: Any = first.observer) -> Any:
+        return train_with(name, TimingCallback(name, observer), *others)
+
+    def train_with(name: str, *callbacks: Any) -> Any:
         arguments = TrainingArguments(str(directory / name), **options, save_strategy="no")
-        callbacks = [TimingCallback(name, observer), *others]
-        trainer = Trainer(tiny_model(), arguments, train_dataset=Tokens(), callbacks=callbacks)
+        trainer = Trainer(tiny_model(), arguments, train_dataset=Tokens(), callbacks=[*callbacks])
         with contextlib.suppress(RuntimeError):
             trainer.train()
         return trainer
@@ -146,6 +167,18 @@ def main() -> None:
     counting = Counting()
     train("raised", RaiseOnce(), observer=Observers(first.observer, counting)).train()
     broken = train("broken", observer=Broken()).state.global_step
+
+    original = TimingCallback("copied")
+    copying = CopyOnce(original)
+    train_with("original", original, copying)
+    train_with("copied", copying.copied)
+    original.close()
+    threads = set(threading.enumerate())
+    unpickled = pickle.loads(copying.pickled)
+    opened = len(set(threading.enumerate()) - threads)
+    unpickled._model_id = "pickled"
+    train_with("pickled", unpickled)
+    unpickled.close()
     first.close()
     print(
         json.dumps(
@@ -155,6 +188,8 @@ def main() -> None:
                 "micro_batches": MICRO_BATCHES,
                 "raised_calls": counting.calls,
                 "broken_steps": broken,
+                "copy_shares": copying.copied.timing is original.timing,
+                "opened_by_unpickling": opened,
             }
         )
     )

@@ -50,6 +50,22 @@ def none_ignored() -> Iterator[None]:
             signal.signal(number, signal.SIG_IGN)
 
 
+def listener_of(path: Path) -> int | None:
+    """The process that answers on the socket."""
+    with socket.socket(socket.AF_UNIX) as probe:
+        probe.settimeout(TIMEOUT)
+        try:
+            probe.connect(os.fspath(path))
+            probe.sendall(hello_frame("probe", "backend"))
+            answers = list(wire.FrameBuffer().feed(probe.recv(4096)))
+        except OSError:
+            return None
+        if not answers:
+            return None
+        data = probe.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
+        return int.from_bytes(data[:4], sys.byteorder)
+
+
 class Run:
     """A run whose command is a Python script that has said where it is."""
 
@@ -66,18 +82,7 @@ class Run:
 
     def sidecar(self) -> int | None:
         """The process that answers on the socket."""
-        with socket.socket(socket.AF_UNIX) as probe:
-            probe.settimeout(TIMEOUT)
-            try:
-                probe.connect(os.fspath(self.path))
-                probe.sendall(hello_frame("probe", "backend"))
-                answers = list(wire.FrameBuffer().feed(probe.recv(4096)))
-            except OSError:
-                return None
-            if not answers:
-                return None
-            data = probe.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
-            return int.from_bytes(data[:4], sys.byteorder)
+        return listener_of(self.path)
 
     def __enter__(self) -> Run:
         return self
@@ -176,6 +181,34 @@ def test_state_that_a_killed_run_left_is_not_taken_up() -> None:
     )
     assert process.stderr == ""
     assert any(line.startswith("[] ") for line in process.stdout.splitlines())
+
+
+def test_what_a_killed_run_left_goes_with_the_next() -> None:
+    """Run and sidecar, both killed at once: their socket, their address, their state."""
+    command = (sys.executable, "-c", REPORT + "import sys; sys.stdin.readline()")
+    streams: dict[str, Any] = {"stdin": subprocess.PIPE, "stderr": subprocess.DEVNULL}
+    killed = launch("run", "--", *command, env=without_socket(), **streams)
+    assert killed.stdin is not None
+    assert killed.stdout is not None
+    stdout = Output(killed.stdout)
+    try:
+        said = stdout.wait_for(lambda line: '"environment"' in line)
+        path = Path(json.loads(said)["socket"])
+        sidecar = listener_of(path)
+        assert sidecar is not None
+        os.kill(sidecar, signal.SIGSTOP)  # it would tidy up when the run is gone
+        killed.kill()
+        os.kill(sidecar, signal.SIGKILL)
+        killed.wait(TIMEOUT)
+        wait_until(lambda: listener_of(path), lambda pid: pid is None)
+        left = sorted(each.name for each in path.parent.glob(f"{path.stem}.*"))
+        assert left == [path.name, f"{path.name}.url", f"{path.stem}.state"]
+        assert finished("--", "true", env=without_socket())[0] == 0
+        assert list(path.parent.glob(f"{path.stem}.*")) == []
+    finally:
+        killed.kill()
+        killed.stdin.close()
+        stdout.rest()
 
 
 @pytest.mark.parametrize("options", [("--socket", "timing.sock"), ("--state-dir", "timing.state")])

@@ -51,6 +51,21 @@ def _no_answer(facts: Facts, url: str, why: AskError) -> tuple[str, str, str]:
                 f"Nobody answers at {url}: {why}.",
                 f"Start the sidecar, or correct the address; {_WHERE}.",
             )
+        case Trouble.CERTIFICATE:
+            return (
+                "certificate",
+                f"At {url}, {why}.",
+                "Ask by a name that the certificate is for, have whoever runs the server get one "
+                "from a public authority, or ask the sidecar itself on its own machine, with "
+                "--http HOST:PORT.",
+            )
+        case Trouble.PLAIN:
+            return (
+                "no_tls",
+                f"Whoever listens at {url} was asked for https, and {why}.",
+                "A sidecar itself speaks plain HTTP: ask it with http:// instead. If a proxy with "
+                "TLS is before it, correct the address.",
+            )
         case Trouble.HUNG_UP:
             return (
                 "hung_up",

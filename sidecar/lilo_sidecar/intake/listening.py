@@ -11,7 +11,7 @@ import os
 import socket
 import stat
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -130,6 +130,18 @@ def _bound(
             with contextlib.suppress(OSError):
                 if _identity(path.name, directory) == made:
                     os.unlink(path.name, dir_fd=directory)
+
+
+def remove_stale(paths: Sequence[Path], directory: int) -> list[Path]:
+    """Remove those that are sockets nobody listens on, all in ``directory``, which is one's own
+    (`own_directory`). The paths where nothing is now. Never raises for what is there."""
+    gone = []
+    with _locked(directory):
+        for path in paths:
+            with contextlib.suppress(OSError, StartError):
+                _clear(path, directory)
+                gone.append(path)
+    return gone
 
 
 def check_socket_path(path: Path) -> None:

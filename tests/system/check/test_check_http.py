@@ -3,10 +3,13 @@ says which, why it matters and what to do."""
 
 from __future__ import annotations
 
+import contextlib
 import signal
 import socket
+import ssl
+import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -26,6 +29,7 @@ from support.timing_server import (
     timing_server,
     unused_url,
 )
+from support.tools import tool
 
 
 def test_address_is_beside_the_socket_while_it_runs(tmp_path: Path) -> None:
@@ -76,6 +80,55 @@ def test_nobody_answers() -> None:
     done = check("--url", unused_url())
     assert (done.status, done.codes) == (2, ["no_http"])
     assert "Connection refused" in done.says("no_http")
+
+
+@contextlib.contextmanager
+def tls_server(directory: Path) -> Iterator[str]:
+    """The URL of a server with a certificate that it signed itself."""
+    key, certificate = directory / "key.pem", directory / "certificate.pem"
+    subprocess.run(
+        [
+            *(tool("openssl", "openssl"), "req", "-x509", "-nodes", "-newkey", "ec"),
+            *("-pkeyopt", "ec_paramgen_curve:prime256v1", "-subj", "/CN=localhost"),
+            *("-addext", "subjectAltName=IP:127.0.0.1"),
+            *("-keyout", str(key), "-out", str(certificate)),
+        ],
+        check=True,
+        capture_output=True,
+    )
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, key)
+
+    def speak(connection: socket.socket) -> None:
+        context.wrap_socket(connection, server_side=True).recv(1)
+
+    with speaking_server(speak) as url:
+        yield url.replace("http:", "https:")
+
+
+def test_certificate_that_is_not_trusted(tmp_path: Path) -> None:
+    """In words, without those of the library."""
+    with tls_server(tmp_path) as url:
+        done = check("--url", url)
+    assert (done.status, done.codes) == (2, ["certificate"])
+    says = done.says("certificate")
+    assert "its certificate is not trusted: self-signed certificate." in says
+    assert "_ssl" not in says
+    assert "[" not in says
+
+
+def test_plain_http_that_is_asked_for_https(sidecar: SidecarProcess) -> None:
+    """A sidecar of ours, and a server that hangs up at once."""
+    done = check("--url", sidecar.url.replace("http:", "https:"))
+    assert done.status == 2
+    assert done.codes[0] == "no_tls"
+    assert "ask it with http:// instead" in done.says("no_tls")
+
+    def hang_up(connection: socket.socket) -> None:
+        connection.recv(65536)
+
+    with speaking_server(hang_up) as url:
+        assert check("--url", url.replace("http:", "https:")).codes == ["no_tls"]
 
 
 def test_no_answer_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
