@@ -10,7 +10,6 @@ from typing import Any, Final, TypeAlias
 from . import wire
 from ._counter import AtomicCounter
 from ._plain import plain
-from .wire import BEGIN
 from .wire.checks import amount
 
 MAX_EVENTS: Final = 65_536
@@ -18,6 +17,8 @@ MAX_EVENTS: Final = 65_536
 
 _BATCH_BYTES: Final = wire.MAX_FRAME - wire.MAX_EVENT_BYTES - 64
 """A batch closes at this size: one more event of any size, and the head, still fit the frame."""
+
+_WITH_KINDS: Final = (wire.BEGIN, wire.ACTIVITY)
 
 Item: TypeAlias = tuple[Any, ...]
 """The number of an event's kind, then its fields as the engine passed them: unchecked."""
@@ -70,8 +71,9 @@ class EventQueue:
 
     def take(self, held_events: int, byte_limit: int) -> list[wire.Packed]:
         """Move every event out and pack it, in batches; ``held_events`` wait elsewhere already and
-        count against `MAX_EVENTS`. From ``byte_limit`` on they are dropped. The sender's thread
-        only. Never raises for what the engine passed: that is rejected."""
+        count against `MAX_EVENTS`. After the batch, or the large event, that reaches
+        ``byte_limit`` they are dropped: it is passed by 128 KiB at most. The sender's thread only.
+        Never raises for what the engine passed: that is rejected."""
         items = self.items
         packed: list[wire.Packed] = []
         size = 0
@@ -82,12 +84,7 @@ class EventQueue:
             # What was moved out still takes up room.
             self.room = 0 if self.closed else MAX_EVENTS - held_events - count
             taken = [items.popleft() for _ in range(count)]
-            try:
-                batches = self._batches(taken, byte_limit - size)
-            except MemoryError:  # not even to pack them with
-                self._drop(len(taken))
-                continue
-            for batch in batches:
+            for batch in self._batches(taken, byte_limit - size):
                 packed.append(batch)
                 held_events += batch.events
                 size += len(batch.array)
@@ -107,8 +104,10 @@ class EventQueue:
         self.rejected.add()
         if not self._warned and self._reason is None:
             if isinstance(reason, BaseException):
-                # Its frames hold what the engine passed, payloads among it.
-                reason.__traceback__ = reason.__context__ = None
+                # Its frames hold what the engine passed, payloads among it. Past its own class,
+                # which may refuse: a frozen dataclass does.
+                for attribute in ("__traceback__", "__context__", "__cause__"):
+                    BaseException.__setattr__(reason, attribute, None)
             self._reason = reason
 
     def explain(self) -> None:
@@ -128,25 +127,22 @@ class EventQueue:
 
     def _batches(self, items: list[Item], byte_limit: int) -> list[wire.Packed]:
         """The events of at most `wire.MAX_EVENTS_PER_BATCH` items: in one batch, unless some of
-        them are wrong or large. From ``byte_limit`` on they are dropped."""
-        begun = []
+        them are wrong or large. Those beyond ``byte_limit`` are dropped."""
+        made = []
         for item in items:
-            if item[0] == BEGIN:
-                try:
-                    begun.append(self._begun(item))
-                except BaseException as error:  # noqa: BLE001 - the engine's objects run their code here
-                    self.reject(error)
-            else:
-                begun.append(item)
+            try:
+                made.append(self._made(item) if item[0] in _WITH_KINDS else item)
+            except BaseException as error:  # noqa: BLE001 - the engine's objects run their code here
+                self.reject(error)
         try:
-            names = wire.plain_names(begun)
+            names = wire.plain_names(made)
             if names is not None and self._names.admits(names):
-                batch = self._packer.pack_plain(begun)
+                batch = self._packer.pack_plain(made)
                 if batch is not None:
                     return [batch]
         except BaseException:  # noqa: BLE001, S110 - the engine's objects; said below of which it is
             pass
-        return self._one_by_one(begun, byte_limit)
+        return self._one_by_one(made, byte_limit)
 
     def _one_by_one(self, items: list[Item], byte_limit: int) -> list[wire.Packed]:
         """What is right of these, and a rejection for each of the others."""
@@ -164,18 +160,27 @@ class EventQueue:
                 continue
             size += len(packed[-1])
             if size >= min(_BATCH_BYTES, byte_limit):
-                batches.append(wire.join(packed))
+                batches += self._joined(packed)
                 byte_limit -= size
                 packed, size = [], 0
             if byte_limit <= 0:
                 self._drop(len(items) - place - 1)
                 break
-        if packed:
-            batches.append(wire.join(packed))
-        return batches
+        return batches + self._joined(packed)
 
-    def _begun(self, item: Item) -> Item:
+    def _joined(self, packed: list[bytes]) -> list[wire.Packed]:
+        """One batch of them, if there are any and there is memory for it."""
+        try:
+            return [wire.join(packed)] if packed else []
+        except MemoryError:
+            self._drop(len(packed))
+            return []
+
+    def _made(self, item: Item) -> Item:
         """With its kind as a string, engines' kinds being enums, and its weight for the payload."""
+        if item[0] == wire.ACTIVITY:
+            kind = item[-1]
+            return item if kind is None or type(kind) is str else (*item[:-1], plain(kind))
         number, t, model, request_id, seq, kind, payload = item
         if type(kind) is not str:
             kind = plain(kind)

@@ -93,6 +93,7 @@ class TimingCallback(TrainerCallback):  # type: ignore[misc]
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
         copied = self.__copy__()
         memo[id(self)] = copied
+        memo[id(self.timing)] = self.timing  # also where a subclass has it by another name
         for name, value in vars(copied).items():
             if name not in ("timing", "_given"):  # a subclass may have put anything here
                 setattr(copied, name, deepcopy(value, memo))

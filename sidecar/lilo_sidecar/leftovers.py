@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import random
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,10 +18,13 @@ from .intake.listening import remove_stale
 from .whereabouts import url_file
 
 MAX_REMOVED: Final = 64
-"""Runs whose leftovers one run looks at, since its command waits meanwhile; the next goes on."""
+"""Runs whose leftovers one run looks at, since its command waits meanwhile. Any of them, so that
+those which have to stay are in nobody's way for ever."""
 _NAME: Final = re.compile(r"run-([1-9][0-9]{0,6})\.(?:state|sock|sock\.url)", re.ASCII)
-_STATE_FILES: Final = ("snapshot-*", "journal-*", "lock")
 _LOCK: Final = "lock"
+_MARK: Final = "of-a-run"
+"""An empty file that tells the directory from one that somebody named as if it were a run's."""
+_STATE_FILES: Final = ("snapshot-*", "journal-*", _LOCK, _MARK)
 
 
 @contextlib.contextmanager
@@ -43,6 +47,7 @@ def own_state(path: Path, *, shared: bool) -> Iterator[None]:
             mine = held.enter_context(_claimed(path))
             if mine:
                 _empty(path)
+                (path / _MARK).touch()
         try:
             yield
         finally:
@@ -55,10 +60,10 @@ def _remove_dead(own: Path, place: int) -> None:
     numbers = {int(match[1]) for match in found if match is not None}
     dead = [number for number in sorted(numbers - {os.getpid()}) if not _lives(number)]
     sockets = []
-    for number in dead[:MAX_REMOVED]:
+    for number in random.sample(dead, min(len(dead), MAX_REMOVED)):
         state = own.with_name(f"run-{number}.state")
         with contextlib.suppress(OSError), _claimed(state) as free:
-            if free:
+            if free and (state / _MARK).exists():
                 _remove(state)
                 sockets.append(state.with_suffix(".sock"))
     for socket in remove_stale(sockets, place):
@@ -68,21 +73,26 @@ def _remove_dead(own: Path, place: int) -> None:
 
 @contextlib.contextmanager
 def _claimed(state: Path) -> Iterator[bool]:
-    """Whether neither a run nor a sidecar has the directory: until the end of the context none
+    """Whether neither a run nor a sidecar has the directory: until the end of the context no run
     takes it. The locks are the kernel's, which knows the processes of every container and lets go
-    of those of a killed one. Raises `OSError` where a link or something else is."""
+    of those of a killed one. Raises `OSError` where a link or something else is, or nothing."""
     with contextlib.ExitStack() as held:
         try:
-            for path, flags in ((state, os.O_DIRECTORY), (state / _LOCK, 0)):
-                descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | flags)
-                held.callback(os.close, descriptor)
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                free = True
-        except FileNotFoundError:
-            free = True
+            directory = _locked(held, state, os.O_DIRECTORY)
+            with contextlib.suppress(FileNotFoundError):
+                _locked(held, state / _LOCK, 0)
+            # Another run may have removed it, and its sidecar made one anew, before it was locked.
+            free = os.path.samestat(os.fstat(directory), state.lstat())
         except BlockingIOError:
             free = False
         yield free
+
+
+def _locked(held: contextlib.ExitStack, path: Path, flags: int) -> int:
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | flags)
+    held.callback(os.close, descriptor)
+    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    return descriptor
 
 
 def _lives(number: int) -> bool:

@@ -128,7 +128,9 @@ def _listening(connection: socket.socket, path: Path) -> SocketProbe:
 
 
 def _refusal(connection: socket.socket, timeout: float) -> tuple[str, str] | None:
-    if not select.select([connection], [], [], timeout)[0]:
+    answered = select.poll()  # unlike select(), it takes a descriptor of any number
+    answered.register(connection, select.POLLIN)
+    if not answered.poll(1000 * timeout):
         return None
     frames = wire.FrameBuffer()
     with contextlib.suppress(OSError, wire.ProtocolError):

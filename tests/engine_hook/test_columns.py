@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import math
 from collections.abc import Sequence
 from pathlib import Path
@@ -80,7 +81,8 @@ def test_each_field_of_each_kind_is_looked_at(number: int) -> None:
 @pytest.mark.parametrize(
     "event",
     [
-        *((), (9, 1.5, "m"), (0,), (True, 1.5, "m"), (1.0, 1.5, "m"), ("1", 1.5, "m"), ((), 1.5)),
+        *((), (9, 1.5, "m"), (0,), (True, 1.5, "m"), (1.0, 1.5, "m"), ("1", 1.5, "m")),
+        *(((), 1.5), ({}, 1.5), (({},), 1.5)),
         *((wire.REGISTER, 1.5), (wire.REGISTER, 1.5, "m", "m"), [wire.REGISTER, 1.5, "m"], None),
     ],
     ids=repr,
@@ -197,10 +199,10 @@ def test_bytes_are_bounded_within_a_batch_too() -> None:
 
 
 def test_events_for_which_there_is_no_memory_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Those of the batch that could not be put together; the next one goes on."""
+    """Those of the batch that could not be put together, each once; the next one goes on."""
     queue = EventQueue()
-    ids = ("\u20ac" * 320,) * 100
-    queue.items.extend([(wire.SPAN, ("m",), "x", "gpu", 1.0, 2.0, ids, None, 1, True, None)] * 200)
+    queue.items.append((wire.REGISTER, 1.0, None))
+    queue.items.extend([(wire.REGISTER, 1.0, "m")] * 199)
     joined = wire.join
 
     def join_once_there_is_room(packed: Sequence[bytes]) -> wire.Packed:
@@ -209,5 +211,31 @@ def test_events_for_which_there_is_no_memory_are_counted(monkeypatch: pytest.Mon
 
     monkeypatch.setattr(wire, "join", join_once_there_is_room)
     batches = queue.take(0, 2**40)
-    assert queue.dropped.value() == wire.MAX_EVENTS_PER_BATCH
+    assert (queue.rejected.value(), queue.dropped.value()) == (1, wire.MAX_EVENTS_PER_BATCH - 1)
     assert sum(batch.events for batch in batches) == 200 - wire.MAX_EVENTS_PER_BATCH
+
+
+class Kind(enum.Enum):
+    """As engines have them."""
+
+    FORWARD = "forward"
+
+
+def test_kinds_that_are_enums_are_no_reason_to_look_closer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither of commands nor of what lanes do."""
+    queue = EventQueue()
+    monkeypatch.delattr(EventQueue, "_one_by_one")
+    items: list[tuple[object, ...]] = [
+        (wire.BEGIN, 1.0, "m", "m:0", 0, Kind.FORWARD, None),
+        (wire.ACTIVITY, 1.0, "gpu", "m", "m:0", Kind.FORWARD),
+        (wire.ACTIVITY, 1.0, "gpu", None, None, None),
+    ]
+    queue.items.extend(items * MIN_EVENTS)
+    (packed,) = queue.take(0, 2**40)
+    batch = wire.decode(wire.encode_batch(1, 0, 0, packed)[4:])
+    assert isinstance(batch, wire.Batch)
+    assert batch.events[:3] == (
+        wire.Begin(1.0, "m", "m:0", 0, "forward", None),
+        wire.Activity(1.0, "gpu", "m", "m:0", "forward"),
+        wire.Activity(1.0, "gpu", None, None, None),
+    )

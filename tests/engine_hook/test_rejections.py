@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 from collections.abc import Iterator
 from pathlib import Path
@@ -149,6 +150,34 @@ def test_nothing_is_logged_on_the_engines_thread(
     far.wait_for(lambda: far.rejected == 3 and len(far.events) == 1)
     (record,) = caplog.records
     assert record.threadName == "lilo-timing"
+
+
+def test_an_error_that_cannot_be_changed_is_counted_like_any(
+    far: Receiver, observer: TimingObserver
+) -> None:
+    """A frozen dataclass refuses attributes: neither the engine's thread nor the hook's stumbles
+    over that, and what came with it arrives."""
+
+    @dataclasses.dataclass(frozen=True)
+    class FrozenError(Exception):
+        reason: str
+
+    class Broken:
+        """Of an operation, or of its kind once the hook looks at it."""
+
+        @property
+        def model_id(self) -> Any:
+            raise FrozenError("on the engine's thread")
+
+        @property  # type: ignore[misc]
+        def __class__(self) -> Any:
+            raise FrozenError("on the hook's thread")
+
+    for number in range(50):
+        observer.register_model(f"m{number}")
+    observer.begin(Operation("m", kind=Broken()))
+    observer.begin(Broken())  # type: ignore[arg-type]
+    far.wait_for(lambda: far.rejected == 2 and len(far.events) == 50)
 
 
 def test_device_tensors_are_refused_unread(far: Receiver, observer: TimingObserver) -> None:

@@ -210,18 +210,22 @@ def test_any_bytes_decode_or_are_refused(payload: bytes) -> None:
 
 _VALUES = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**63), 2**64 - 1) | st.floats() | st.text(max_size=9)
-    | st.sampled_from(["batch", "hello", "m", "gpu", "backend_ready", 1, 5, 1.0]),
+    | st.sampled_from(["batch", "hello", "m", "gpu", "backend_ready", 1, 5, 1.0]) | st.builds(dict),
     lambda children: st.lists(children, max_size=11),
     max_leaves=30,
 )  # fmt: skip
 
 
-@given(_VALUES, st.sampled_from(["raw", "batch", "event"]))
+@given(_VALUES, st.sampled_from(["raw", "batch", "event", "many"]))
 def test_any_value_decodes_or_is_refused(value: Any, place: str) -> None:
     """The same for well-formed msgpack of any shape, at every level of a message."""
-    raw = {"raw": value, "batch": ["batch", 1, 0, 0, value], "event": None}[place]
-    payload = batch_of(value) if place == "event" else msgpack.packb(raw)
-    decode_or_refuse(payload)
+    raw = {
+        "raw": value,
+        "batch": ["batch", 1, 0, 0, value],
+        "event": ["batch", 1, 0, 0, [value]],
+        "many": ["batch", 1, 0, 0, [value] * 20],
+    }
+    decode_or_refuse(msgpack.packb(raw[place]))
 
 
 def test_name_budget_refuses_the_first_name_too_many() -> None:

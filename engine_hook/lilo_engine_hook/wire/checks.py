@@ -231,9 +231,9 @@ def _parse_activity(
 
 
 def _parse_gauge(t: object, name: object) -> Event:
-    if name not in GAUGES:
+    if type(name) is not str or name not in GAUGES:
         raise ProtocolError("field", "a gauge is backend_ready or serving_ready")
-    return Gauge(time(t, "t"), str(name))
+    return Gauge(time(t, "t"), name)
 
 
 _PARSERS: Final[dict[type[Event], Callable[..., Event]]] = {

@@ -42,6 +42,8 @@ def plain_names(events: Sequence[tuple[Any, ...]]) -> set[str] | None:
     Of what is no plain value nothing but the type is looked at; its metaclass may still raise."""
     if len(events) < MIN_EVENTS or set(map(type, events)) != {tuple} or not all(events):
         return None
+    if {type(event[0]) for event in events} != {int}:
+        return None
     groups: defaultdict[int, list[tuple[Any, ...]]] = defaultdict(list)
     for event in events:
         groups[event[0]].append(event)
@@ -52,8 +54,8 @@ def plain_names(events: Sequence[tuple[Any, ...]]) -> set[str] | None:
         kind = KINDS[number]
         if set(map(len, group)) != {1 + len(kind._fields)}:
             return None
-        numbers, *columns = zip(*group, strict=True)
-        if set(map(type, numbers)) != {int} or not _CHECKS[number](*columns):  # True equals 1
+        _, *columns = zip(*group, strict=True)
+        if not _CHECKS[number](*columns):
             return None
         for place in NAME_PLACES.get(kind, ()):
             names.update(_given(columns[place]))

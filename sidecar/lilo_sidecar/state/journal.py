@@ -175,9 +175,12 @@ class JournalFile:
             self.close()
 
     def close(self) -> None:
-        """Write no more. Never raises: what is in the page cache stays there."""
-        with contextlib.suppress(OSError):
-            os.close(self._fd)
+        """Write no more. Never raises: what is in the page cache stays there. Once more does
+        nothing: the number may be another file's by then."""
+        closing, self._fd = self._fd, -1
+        if closing >= 0:
+            with contextlib.suppress(OSError):
+                os.close(closing)
 
     def _write(self, data: bytes) -> None:
         written = os.write(self._fd, data)
