@@ -75,7 +75,8 @@ class TimingCallback(TrainerCallback):  # type: ignore[misc]
     def close(self) -> None:
         """Deliver what was reported, for a second at most, and stop; the process's end does it,
         too."""
-        self.timing.close()
+        if "timing" in vars(self):  # an unpickled one that was not used has nothing to close
+            self.timing.close()
 
     # --- copies ---------------------------------------------------------------------------
 

@@ -30,6 +30,10 @@ class Trained:
         self.broken_steps: int = said["broken_steps"]
         self.copy_shares: bool = said["copy_shares"]
         """The original's connection."""
+        self.named_copy_shares: bool = said["named_copy_shares"]
+        """Where a subclass has it by another name, too."""
+        self.opened_by_closing: bool = said["opened_by_closing"]
+        """A connection, by an unpickled one that was never used."""
         self.opened_by_unpickling: int = said["opened_by_unpickling"]
         """Threads."""
 
@@ -126,7 +130,9 @@ def test_copies_of_a_callback_report_trainings_of_their_own(trained: Trained) ->
     """Made in the middle of a step, which stays the original's. A copy shares its connection; the
     pickled one opens its own, once it is used."""
     assert trained.copy_shares
+    assert trained.named_copy_shares
     assert trained.opened_by_unpickling == 0
+    assert not trained.opened_by_closing
     for model_id, trainings in (("copied", 2), ("pickled", 1)):
         counts = trained.counts(model_id)
         steps = trainings * trained.steps

@@ -103,6 +103,14 @@ class CopyOnce(TrainerCallback):  # type: ignore[misc]
             self.pickled = pickle.dumps(self.original)
 
 
+class Named(TimingCallback):
+    """Has its timing by a name of its own as well."""
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self.loop = self.timing
+
+
 class Counting:
     """An observer that counts its calls by method."""
 
@@ -173,6 +181,9 @@ def main() -> None:
     train_with("original", original, copying)
     train_with("copied", copying.copied)
     original.close()
+    named = Named("named", Counting())
+    unused = pickle.loads(copying.pickled)
+    unused.close()
     threads = set(threading.enumerate())
     unpickled = pickle.loads(copying.pickled)
     opened = len(set(threading.enumerate()) - threads)
@@ -189,7 +200,9 @@ def main() -> None:
                 "raised_calls": counting.calls,
                 "broken_steps": broken,
                 "copy_shares": copying.copied.timing is original.timing,
+                "named_copy_shares": deepcopy(named).loop is named.timing,
                 "opened_by_unpickling": opened,
+                "opened_by_closing": "timing" in vars(unused),
             }
         )
     )
