@@ -81,7 +81,8 @@ class EventQueue:
         while left and size < byte_limit:
             count = min(left, wire.MAX_EVENTS_PER_BATCH)
             left -= count
-            # What was moved out still takes up room.
+            # What is moved out still takes up room. Said before it is: an event may be turned away
+            # up to a batch early, and never is there one too many.
             self.room = 0 if self.closed else MAX_EVENTS - held_events - count
             taken = [items.popleft() for _ in range(count)]
             for batch in self._batches(taken, byte_limit - size):
