@@ -81,10 +81,12 @@ class EventQueue:
         while left and size < byte_limit:
             count = min(left, wire.MAX_EVENTS_PER_BATCH)
             left -= count
-            # What is moved out still takes up room. Said before it is: an event may be turned away
-            # up to a batch early, and never is there one too many.
-            self.room = 0 if self.closed else MAX_EVENTS - held_events - count
-            taken = [items.popleft() for _ in range(count)]
+            taken = []
+            for moved in range(1, count + 1):
+                # What is moved out still takes up room. Said for each by itself: said for all of
+                # them first, a batch of others would be turned away while there is room for it.
+                self.room = 0 if self.closed else MAX_EVENTS - held_events - moved
+                taken.append(items.popleft())
             for batch in self._batches(taken, byte_limit - size):
                 packed.append(batch)
                 held_events += batch.events

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import enum
+from collections import deque
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from lilo_engine_hook import TimingObserver, wire
-from lilo_engine_hook._queue import EventQueue
+from lilo_engine_hook._queue import MAX_EVENTS, EventQueue, Item
 from lilo_engine_hook.wire.columns import MIN_EVENTS
 from support.receiver import receiver
 
@@ -47,6 +48,23 @@ def test_one_wrong_call_among_many_costs_only_itself(tmp_path: Path) -> None:
     assert [event.model for event in far.events if isinstance(event, wire.Register)] == 4 * [
         f"m{number}" for number in range(100) if number != 50
     ]
+
+
+def test_room_is_exact_while_events_are_moved_out() -> None:
+    """Whenever the engine looks: what waits elsewhere, what was moved out and the room that is left
+    are the bound, but for the one event that is being moved."""
+    queue = EventQueue()
+    room: list[int] = []
+
+    class Watched(deque[Item]):
+        def popleft(self) -> Item:
+            room.append(queue.room)
+            return super().popleft()
+
+    queue.items = Watched([(wire.REGISTER, 1.0, "m")] * 300)
+    queue.take(1000, 2**40)
+    assert room == [MAX_EVENTS - 1000 - moved for moved in range(1, 301)]
+    assert queue.room == MAX_EVENTS - 1000 - 300
 
 
 def test_bytes_are_bounded_within_a_batch_too() -> None:
