@@ -32,6 +32,8 @@ class BruteForce:
         for command in schedule.commands:
             points |= {command.submitted, command.finished}
         self.points = sorted(points)
+        # Captures that take no time may end at one moment: still one came after the other.
+        self.turns = {id(c): turn for turn, work in enumerate(schedule.work) for c in work.commands}
 
     def instants(self, start: float, end: float) -> Iterator[tuple[float, float]]:
         """Midpoints and lengths of the pieces between neighbouring points of the grid."""
@@ -52,7 +54,7 @@ class BruteForce:
             and LANE_OF[c.kind] == LANE_OF.get(kind)
             and c.captured <= t < c.finished
         ]
-        return min(captured, key=lambda c: (c.captured, c.start), default=None)
+        return min(captured, key=lambda c: self.turns[id(c)], default=None)
 
     def waited_for(self, model: str, t: float) -> str | None:
         """The kind of command that a model's waiting at ``t`` will end with; None if it does
@@ -81,7 +83,7 @@ class BruteForce:
         if asked is None or t < asked:
             return False
         accepted = [w.start for w in self.schedule.work if w.name == "accept" and model in w.models]
-        return t < accepted[0]
+        return t <= accepted[0]  # at that very moment, too: what waits then, waited for this
 
     def gaps(self, model: str) -> Iterator[tuple[float, float, Command]]:
         """Stretches without anything queued that begin by giving up the last queued command."""

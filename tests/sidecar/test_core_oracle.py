@@ -16,6 +16,8 @@ from lilo_sidecar.core.timing import Timing
 from support.feed import Feed, begin, finish, hello, span
 
 MODELS = ("a", "b", "c")
+STARTED = 0.0
+"""Of the trainer; now and then a span ends before that, as where a clock was set back."""
 _KINDS = ("forward_backward", "optim_step", "save_weights")
 _times = st.integers(0, 400).map(lambda quarter: quarter / 4)
 _models = st.sampled_from(MODELS)
@@ -186,8 +188,10 @@ class Oracle:
                 if model in self.registered:
                     wait = event.t0 - self.registered.pop(model)
                     self.record((model,), "accept.queue_wait", wait, 1)
-            if event.ok is not False:
-                self.gauges.setdefault("trainer.first_model_ready_s", event.t1)
+            if event.ok is not False and event.t1 < STARTED:
+                self.negative += 1
+            elif event.ok is not False:
+                self.gauges.setdefault("trainer.first_model_ready_s", event.t1 - STARTED)
         for model in taken_up:
             self.registered.pop(model, None)  # what runs commands has been accepted
         if event.name.startswith("capture:") and event.t1 >= event.t0:
@@ -248,7 +252,7 @@ class Oracle:
         assert delivery.negative == end.negative - start.negative
         assert delivery.sent == delivery.applied + delivery.dropped + delivery.rejected
         assert delivery.negative == 0 or not answer.interval.complete
-        assert answer.gauges == {name: t for name, t in self.gauges.items() if t >= 0}
+        assert answer.gauges == self.gauges
 
 
 @settings(max_examples=500)
@@ -257,7 +261,7 @@ def test_core_agrees_with_the_oracle(steps: list[wire.Event | Read], data: st.Da
     """Any order of events, cut into any batches, read by several readers of whose answers some
     are lost: the same figures."""
     core = CriticalPath()
-    feed, oracle = Feed(core, hello(started=0.0)), Oracle()
+    feed, oracle = Feed(core, hello(started=STARTED)), Oracle()
     batch: list[wire.Event] = []
     for step in steps:
         if isinstance(step, Read):

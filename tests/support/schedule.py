@@ -91,7 +91,8 @@ def random_schedule(random: Random, size: int) -> Schedule:
         begun = max(lane_free[lane], command.captured or 0.0) + quarters(0, 2)
         lane_free[lane] = begun + quarters(0, 24)
         schedule.persisted.append((command, begun, lane_free[lane]))
-        command.finished = lane_free[lane] + quarters(0, 1)
+        # A model's results are handed out in the order of its commands.
+        command.finished = max(lane_free[lane] + quarters(0, 1), handed_out[command.model])
         lane_free[lane] = command.finished
 
     while accepting or any(waiting.values()):
@@ -143,7 +144,6 @@ def random_schedule(random: Random, size: int) -> Schedule:
             persist(command)
         else:
             for member in batch:
-                # A model's results are handed out in the order of its commands.
                 handed_out[member.model] = max(handed_out[member.model], end + quarters(0, 3))
                 member.finished = handed_out[member.model]
     return schedule
