@@ -44,6 +44,8 @@ class Supervisor:
         self._command: trio.Process | None = None
         self._ended_by: int | None = None
         """The signal that came before the command was started."""
+        self._held: list[int] | None = None
+        """The signals that came while it was being started; None before that."""
         self._wait = trio.CancelScope()
 
     async def run(self, lines: LineWriter) -> int:
@@ -82,6 +84,7 @@ class Supervisor:
                 "and the sidecar is tried again in the background"
             )
         command = self._options.command
+        self._held = []
         try:
             self._command = await trio.lowlevel.open_process(
                 command, env=self._environment(keeper.url)
@@ -89,6 +92,8 @@ class Supervisor:
         except OSError as error:
             _log.error("cannot run %s: %s", command[0], error.strerror)
             return _NOT_FOUND if isinstance(error, FileNotFoundError) else _NOT_EXECUTABLE
+        for number in self._held:
+            self._pass_on(number)
         status = await self._command.wait()
         return status if status >= 0 else _SIGNALLED - status
 
@@ -104,11 +109,16 @@ class Supervisor:
     async def _forward(self, signals: AsyncIterator[int]) -> None:
         async for number in signals:
             if self._command is not None:
-                if not (number in _FROM_KEYBOARD and _is_foreground()):
-                    self._command.send_signal(signal.Signals(number))
+                self._pass_on(number)
+            elif self._held is not None:
+                self._held.append(number)
             elif number in _ENDS_THE_WAIT:
                 self._ended_by = number
                 self._wait.cancel()
+
+    def _pass_on(self, number: int) -> None:
+        if self._command is not None and not (number in _FROM_KEYBOARD and _is_foreground()):
+            self._command.send_signal(signal.Signals(number))
 
 
 def _is_foreground() -> bool:

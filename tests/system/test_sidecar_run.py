@@ -99,7 +99,8 @@ def test_command_finds_the_sidecar_and_its_status_is_the_result(tmp_path: Path) 
     on stdout, the last one included; the status is the command's own."""
     script = """
 import sys, time, urllib.request
-from lilo_engine_hook import TimingObserver
+from lilo_engine_hook import TimingObserver, _producer
+_producer.FLUSH_TIMEOUT = 10.0  # a busy machine is no failure
 observer = TimingObserver()
 observer.span("m", "forward_backward", "gpu", 0.0, 1.0)
 observer.close()
@@ -109,8 +110,10 @@ sys.exit(7)
 """
     with Run(tmp_path, script) as run:
         assert run.process.wait(TIMEOUT) == 7
-        ready, environment, last = map(json.loads, run.stdout.rest())
-        assert ready["event"] == "lilo_sidecar_ready"
+        said = {line["event"]: line for line in map(json.loads, run.stdout.rest())}
+        assert len(run.stdout.lines) == len(said) == 3
+        ready, environment = said["lilo_sidecar_ready"], said["environment"]
+        last = said["lilo_critical_path"]
         assert (environment["socket"], environment["url"]) == (ready["socket"], ready["http"])
         assert last["reason"] == "shutdown"
         assert last["phases"]["forward_backward.execute"]["count"] == 1
@@ -286,14 +289,18 @@ def test_signals_reach_the_command_and_not_the_sidecar(tmp_path: Path) -> None:
     script = """
 import signal, sys
 def say(number, frame):
-    print(json.dumps({"event": "signal", "name": signal.Signals(number).name}), flush=True)
+    line = json.dumps({"event": "signal", "name": signal.Signals(number).name}) + "\\n"
+    os.write(1, line.encode())  # the next signal may come within a print, which is no place for one
 for name in sys.argv[1:]:
     signal.signal(getattr(signal, name), say)
 print(json.dumps({"event": "prepared"}), flush=True)
 sys.stdin.readline()
 """
     script = script.replace("sys.argv[1:]", repr(FORWARDED))
-    with none_ignored(), Run(tmp_path, script, stdin=subprocess.PIPE) as run:
+    # In a session of its own: what a keyboard sends to a terminal's foreground group the command
+    # has got already, and these tests may be in that group.
+    own_session: dict[str, Any] = {"stdin": subprocess.PIPE, "start_new_session": True}
+    with none_ignored(), Run(tmp_path, script, **own_session) as run:
         run.stdout.wait_for(lambda line: "prepared" in line)
         sidecar = run.sidecar()
         assert sidecar is not None
@@ -316,6 +323,44 @@ def test_signal_that_ends_the_command_ends_the_run(tmp_path: Path) -> None:
         run.process.send_signal(signal.SIGTERM)
         assert run.process.wait(TIMEOUT) == 128 + signal.SIGTERM
         assert json.loads(run.stdout.rest()[-1])["reason"] == "shutdown"
+
+
+SLOWLY = """
+import signal, sys, time
+import trio
+from lilo_sidecar.cli import main
+start = trio.lowlevel.open_process
+async def slowly(command, **options):
+    process = await start(command, **options)
+    if "lilo_sidecar" not in command:
+        await trio.sleep(0.5)
+    return process
+trio.lowlevel.open_process = slowly
+sys.exit(main())
+"""
+"""A run that is held up between its command's start and the moment at which it knows of it."""
+
+
+def test_signal_while_the_command_starts_reaches_it(tmp_path: Path) -> None:
+    """It is for the command, which may have begun to work, though the run does not know yet."""
+    code = REPORT + "import time; time.sleep(600)"
+    process = subprocess.Popen(
+        [
+            *(sys.executable, "-P", "-c", SLOWLY, "run", "--socket", str(tmp_path / "timing.sock")),
+            *("--", sys.executable, "-c", code),
+        ],
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    stdout = Output(process.stdout)
+    try:
+        stdout.wait_for(lambda line: '"environment"' in line)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(TIMEOUT) == 128 + signal.SIGTERM
+    finally:
+        process.kill()
+        process.wait()
 
 
 def test_ignored_signal_stays_ignored(tmp_path: Path) -> None:
@@ -362,6 +407,7 @@ def test_command_runs_without_a_sidecar_and_gets_it_later(tmp_path: Path) -> Non
         assert run.command["url"] is None
         assert run.command["socket"] == str(obstacle)
         run.log.wait_for(lambda line: "is no socket" in line)
+        run.log.wait_for(lambda line: "runs without timing" in line)
         warnings = [line for line in run.log.lines if "runs without timing" in line]
         assert len(warnings) == 1
         obstacle.unlink()
