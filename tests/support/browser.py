@@ -52,6 +52,10 @@ class Visit:
         page.on("console", self._heard)
         page.on("dialog", self._asked)
 
+    def catch_up(self) -> None:
+        """Take in what has happened meanwhile: it is told within calls of the page's only."""
+        self.page.evaluate("0")
+
     def _heard(self, message: Any) -> None:
         if message.type in ("error", "warning"):
             self.complaints.append(f"{message.type}: {message.text}")

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from lilo_sidecar.cli import main
+from lilo_sidecar.socket_probe import REFUSAL_TIMEOUT
 from support.forked import ForkedProcess
 from support.sidecar import SidecarProcess, running
 from support.timing_server import Answer, Request, TimingServer, ok, timing_server
@@ -21,6 +22,8 @@ AS_ANOTHER = """
 import os, pkgutil, sys
 import encodings.ascii, encodings.latin_1, encodings.idna, httpx, httpcore, lilo_sidecar.check
 import anyio, httpcore._backends.sync, lilo_sidecar.cli, lilo_sidecar.options, trio
+import lilo_sidecar.socket_probe
+lilo_sidecar.socket_probe.REFUSAL_TIMEOUT = float(sys.argv.pop(1))
 os.setgroups([])
 os.setuid(int(sys.argv.pop(1)))
 sys.exit(lilo_sidecar.cli.main())
@@ -61,10 +64,12 @@ def lines_of_check(*arguments: str | Path) -> list[str]:
     return out.getvalue().splitlines()
 
 
-def check_as(uid: int, *arguments: str | Path) -> Checked:
-    """Run it as another user. Only root can."""
+def check_as(uid: int, *arguments: str | Path, patience: float = REFUSAL_TIMEOUT) -> Checked:
+    """Run it as another user. Only root can. A sidecar that turns that one away is given
+    ``patience`` seconds to say so."""
+    command = [sys.executable, "-c", AS_ANOTHER, str(patience), str(uid), "check", "--json"]
     done = subprocess.run(
-        [sys.executable, "-c", AS_ANOTHER, str(uid), "check", "--json", *map(str, arguments)],
+        [*command, *map(str, arguments)],
         capture_output=True,
         text=True,
         cwd="/",

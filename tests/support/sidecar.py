@@ -81,7 +81,14 @@ class SidecarProcess:
         self.socket = Path(ready["socket"])
         self.url: str = ready["http"]
         headers = {} if token is None else {"Authorization": f"Bearer {token}"}
-        self.http = httpx.Client(base_url=self.url, headers=headers, trust_env=False)
+        self.http = httpx.Client(
+            base_url=self.url,
+            headers=headers,
+            trust_env=False,
+            timeout=TIMEOUT,
+            # Kept for as long as the sidecar keeps it: one without a descriptor takes no other.
+            limits=httpx.Limits(keepalive_expiry=None),
+        )
 
     def line(self, event: str, **fields: object) -> dict[str, Any]:
         """The first JSON line on stdout of that event with these fields; waits for it."""

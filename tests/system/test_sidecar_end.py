@@ -101,8 +101,11 @@ def test_second_signal_ends_it_at_once(tmp_path: Path) -> None:
 def test_socket_of_a_successor_is_not_removed(tmp_path: Path) -> None:
     """At its end it removes its own socket only, not what has taken the place since."""
     with start_sidecar(tmp_path) as sidecar:
+        # Standing still, lest it puts its socket back before the other one has made its own.
+        sidecar.process.send_signal(signal.SIGSTOP)
         sidecar.socket.unlink()
         with start_sidecar(tmp_path) as successor:
+            sidecar.process.send_signal(signal.SIGCONT)
             assert sidecar.stop() == 0
             assert successor.socket.exists()
             with Producer(successor.socket) as producer:

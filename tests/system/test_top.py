@@ -6,6 +6,7 @@ import contextlib
 import json
 import re
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -329,6 +330,15 @@ def test_answer_of_another_form(server: TimingServer, showing: Showing) -> None:
 # --- with a real sidecar ---------------------------------------------------------------------
 
 
+@contextlib.contextmanager
+def taken(url: str) -> Iterator[None]:
+    """Nobody gets the port of a URL by chance."""
+    with socket.socket() as holder:
+        holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # of connections that linger
+        holder.bind(("127.0.0.1", int(url.rpartition(":")[2])))
+        yield
+
+
 def test_real_sidecar(tmp_path: Path) -> None:
     """Found by its socket; killed and started again at another port, it is found again."""
     with (
@@ -342,7 +352,11 @@ def test_real_sidecar(tmp_path: Path) -> None:
             terminal.wait_for(lambda text: "real-model" in text)
         sidecar.stop(signal.SIGKILL)
         terminal.wait_for(lambda text: "Nobody listens at" in text)
-        with start_sidecar(tmp_path) as again, Producer(again.socket, "next") as trainer:
+        with (
+            taken(sidecar.url),
+            start_sidecar(tmp_path) as again,
+            Producer(again.socket, "next") as trainer,
+        ):
             assert again.url != sidecar.url
             trainer.greet()
             trainer.work(["next-model"])

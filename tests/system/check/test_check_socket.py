@@ -114,7 +114,7 @@ def test_user_that_may_not_report(shared: Path) -> None:
     that somebody was refused. One that is allowed finds nothing wrong with the socket."""
     path = shared / "own" / "timing.sock"
     with sidecar_at(path, "--allow-uid", str(ANOTHER)) as sidecar:
-        done = check_as(STRANGER, "--socket", path)
+        done = check_as(STRANGER, "--socket", path, patience=10.0)
         assert done.codes[0] == "user_refused"
         assert f"--allow-uid {STRANGER}" in done.says("user_refused")
         assert check_as(ANOTHER, "--socket", path).codes == ["no_trainer", "peers_refused"]

@@ -42,7 +42,12 @@ def test_nothing_else_runs_in_it(opened: Open, busy: tuple[SidecarProcess, Produ
             listener.setblocking(False)
             port = listener.getsockname()[1]
             seen.page.evaluate(_INTRUDER, port)
-            wait_until(lambda: len(seen.complaints), lambda count: count >= 4)
+
+            def complaints() -> int:
+                seen.catch_up()
+                return len(seen.complaints)
+
+            wait_until(complaints, lambda count: count >= 4)
             assert seen.page.evaluate("ran") == []
             with pytest.raises(BlockingIOError):
                 listener.accept()
@@ -109,6 +114,7 @@ def test_no_token_no_questions(opened: Open, tmp_path: Path) -> None:
         expect(page.locator("#token")).to_be_focused()
 
         def asked() -> int:
+            seen.catch_up()
             return sum(url.endswith("/overview") for url in seen.requests)
 
         before = asked()
