@@ -19,7 +19,7 @@ from bench.floors import FirstCall
 from bench.machine import pin_here, pin_there
 from bench.measure import Bound, Curve, Line, Results, compared, interleaved
 from bench.traffic import EVENTS_PER_COMMAND
-from lilo_engine_hook import TimingObserver
+from lilo_engine_hook import TimingObserver, _producer
 from support.sidecar import SidecarProcess, start_sidecar
 
 _ACCUMULATOR = "the same calls into dicts under a lock"
@@ -80,6 +80,7 @@ def engine() -> Callable[[Any, Sequence[Command]], None]:
 
 def figures(quick: bool) -> Results:
     """Of the hook, with a real sidecar on the other core."""
+    _producer.FLUSH_TIMEOUT = 10.0  # type: ignore[misc]  # however busy the machine is
     with tempfile.TemporaryDirectory() as directory, start_sidecar(Path(directory)) as sidecar:
         pin_there(sidecar.process.pid)
         pin_here()
@@ -120,7 +121,7 @@ def _one_command(
         sidecar.timing(reset=True)
         spent = _per(len(some), time.process_time_ns, run)
         applied = sidecar.timing(reset=True)["delivery"]["applied"]
-        assert applied == EVENTS_PER_COMMAND * len(some), "not all was delivered: a busy machine"
+        assert applied == EVENTS_PER_COMMAND * len(some), "not all was delivered"
         return spent
 
     def accumulator_thread() -> float:

@@ -96,10 +96,11 @@ def test_an_interrupt_ends_everything(here: Path, moment: str) -> None:
         for line in demo.stdout:
             if line.startswith("watch "):
                 _, _, _, url, *_, token = line.split()
-                assert "<title>" in httpx.get(url).text
-                figures = httpx.get(
-                    f"{url}api/v1/overview", headers={"Authorization": f"Bearer {token}"}
-                )
+                with httpx.Client(timeout=TIMEOUT, trust_env=False) as client:
+                    assert "<title>" in client.get(url).text
+                    figures = client.get(
+                        f"{url}api/v1/overview", headers={"Authorization": f"Bearer {token}"}
+                    )
                 assert figures.json()["trainer"]["connected"]
             if moment in line:
                 break

@@ -16,6 +16,8 @@ from lilo_local.backend.model import ModelShape
 from lilo_local.backend.server import Backend
 from lilo_local.engine import Engine, HttpBackend
 
+TIMEOUT = 30.0
+"""Seconds until a test that waits gives up: the first use of torch takes its time."""
 TINY = ModelShape(context=16, width=16, layers=1, heads=2, rank=2, slots=4)
 
 
@@ -61,7 +63,7 @@ class Recorder:
 
         return record
 
-    async def quiet(self, timeout: float = 10.0) -> None:
+    async def quiet(self, timeout: float = TIMEOUT) -> None:
         """Return when the gpu lane has drained; TooSlowError after ``timeout`` seconds."""
         with trio.fail_after(timeout):
             while self.calls[-1][:2] != ("set_activity", ("gpu", None)):
@@ -114,7 +116,7 @@ async def running_engine(directory: Path, **options: Any) -> AsyncIterator[Runni
         timer.close()
 
 
-async def settled(future: Any, timeout: float = 10.0) -> dict[str, Any]:
+async def settled(future: Any, timeout: float = TIMEOUT) -> dict[str, Any]:
     """What a future ends with; an AssertionError if it does not."""
     await future.wait(timeout)
     assert future.state != "pending", f"{future.operation} has not ended within {timeout} s"
