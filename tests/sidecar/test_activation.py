@@ -214,7 +214,7 @@ def test_first_trainer_starts_the_sidecar(tmp_path: Path) -> None:
     observer = TimingObserver(str(path))
     observer.begin(Operation("m", 1))
     with running(process) as sidecar:
-        observer.close()
         assert sidecar.socket == path
         wait_until(sidecar.timing, lambda answer: answer["delivery"]["applied"] == 1)
+        observer.close()  # not before: it waits for a moment only
         assert sidecar.stop(signal.SIGTERM) == 0

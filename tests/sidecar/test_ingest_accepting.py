@@ -83,7 +83,7 @@ def test_many_who_come_at_once_are_accepted_in_turns(
         steps = [after - before for before, after in itertools.pairwise(turns)]
         assert max(steps) == MAX_ACCEPTS
 
-    trio.run(main)
+    trio.run(main, clock=trio.testing.MockClock())  # nobody's time for a hello is over
     refusals = [message for message in caplog.messages if "producers are connected" in message]
     assert len(refusals) == LINES
     left_out = 4 * MAX_ACCEPTS + MAX_ACCEPTS - MAX_CONNECTIONS - LINES

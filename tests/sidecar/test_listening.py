@@ -123,9 +123,12 @@ def test_anything_else_is_left_alone(tmp_path: Path, kind: str) -> None:
     assert path.lstat().st_ino == before.st_ino
 
 
-def test_one_of_many_that_start_at_once_wins(tmp_path: Path) -> None:
+def test_one_of_many_that_start_at_once_wins(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Of several that find the same stale socket, one gets the place and the others an error;
     whoever connects then reaches the one that has it."""
+    monkeypatch.setattr(listening, "_LOCK_TIMEOUT", 60.0)  # whoever holds it may be held up
     path = tmp_path / "timing.sock"
     with socket.socket(socket.AF_UNIX) as dead:
         dead.bind(str(path))
@@ -156,6 +159,7 @@ def test_others_who_start_there_are_waited_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """While somebody else looks at the place, this one waits its turn."""
+    monkeypatch.setattr(listening, "_LOCK_TIMEOUT", 60.0)
     descriptor = os.open(tmp_path, os.O_RDONLY)
     fcntl.flock(descriptor, fcntl.LOCK_EX)
     waits: list[float] = []

@@ -23,14 +23,21 @@ from support.sidecar import SidecarProcess, start_sidecar
 STRANGER = 65534
 ANOTHER = 65533
 REPORT = """
-import logging, os, sys, time
-logging.basicConfig(format="%(message)s", stream=sys.stdout)
+import logging, os, sys, threading
+said = threading.Event()
+class Handler(logging.StreamHandler):
+    def emit(self, record):
+        super().emit(record)
+        said.set()
+logging.basicConfig(format="%(message)s", handlers=[Handler(sys.stdout)])
 import encodings.ascii, lilo_engine_hook, msgpack  # while it may still read the installation
 os.setgroups([])
 os.setgid(int(sys.argv[2]))
 os.setuid(int(sys.argv[2]))
 observer = lilo_engine_hook.TimingObserver(sys.argv[1])
 observer.span("m", "forward_backward", "gpu", 0.0, 1.0)
+while observer._sender.undelivered and not said.wait(0.01):
+    pass  # on a busy machine that may take longer than the end of a trainer waits for it
 observer.close()
 """
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
