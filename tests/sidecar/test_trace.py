@@ -7,11 +7,13 @@ import json
 import os
 import stat
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from lilo_engine_hook import wire
+from lilo_sidecar import socket_probe
 from lilo_sidecar.errors import StartError
 from lilo_sidecar.options import parse
 from lilo_sidecar.options_trace import TraceOptions
@@ -72,6 +74,7 @@ def test_times_that_are_none(given: str, capsys: pytest.CaptureFixture[str]) -> 
 def test_state_directory_is_that_of_serve(monkeypatch: pytest.MonkeyPatch) -> None:
     """Named, beside a socket that is named or in the environment, or in the usual place."""
     monkeypatch.delenv("LILO_TIMING_SOCKET", raising=False)
+    monkeypatch.setattr(socket_probe, "_runs_beside", lambda default: ())  # somebody's, by chance
     usual = f"/tmp/lilo-timing-{os.getuid()}/timing.state"
     assert options("-o", "f") == TraceOptions(Path(usual), 60.0, "f", None)
     monkeypatch.setenv("LILO_TIMING_SOCKET", "/run/a.sock")
@@ -225,15 +228,23 @@ def test_what_is_read_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert [len(journal) for journal in journals] == [10, size, len(MAGIC)]
 
 
+MEASURED = """
+import resource, subprocess, sys
+subprocess.run(sys.argv[1:], check=True, stderr=subprocess.DEVNULL)
+print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)
+"""
+"""Runs a command, and says how many KiB of memory it took. A process begins with the figure of the
+one that starts it: that is this one, and not the tests'."""
+
+
 def peak(state: Path) -> tuple[int, int]:
     """Bytes of memory that it takes to trace all there is, and bytes of the trace."""
     file = state.with_name("trace.json")
     command = [*COMMAND, "trace", "--state-dir", str(state), "-o", str(file), "--last", "24h"]
-    process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
-    _, status, usage = os.wait4(process.pid, 0)
-    process.returncode = status
-    assert status == 0
-    return usage.ru_maxrss * 1024, file.stat().st_size
+    done = subprocess.run(
+        [sys.executable, "-c", MEASURED, *command], stdout=subprocess.PIPE, text=True, check=True
+    )
+    return int(done.stdout) * 1024, file.stat().st_size
 
 
 def test_memory_is_that_of_the_journal(tmp_path: Path) -> None:
