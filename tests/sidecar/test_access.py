@@ -52,7 +52,7 @@ def test_unusable_token_file_is_named_and_not_quoted(
         read_token(path)
     assert reason in str(caught.value)
     assert str(path) in str(caught.value)
-    assert "two" not in str(caught.value)
+    assert "two words" not in str(caught.value)
 
 
 @pytest.mark.parametrize("address", ["0.0.0.0", "::", "192.0.2.1", "2001:db8::1", "10.0.0.1"])

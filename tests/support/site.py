@@ -29,11 +29,13 @@ class Site:
         self.core = CriticalPath()
         self.recorder = Recorder(self.core, None, self.clock)
         ingest = Ingest(self.recorder, lambda timing: None)
-        lines = LineWriter(os.open(os.devnull, os.O_WRONLY))
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        lines = LineWriter(nowhere)
         self.reporter = Reporter(self.recorder, lines)
         self.api = Api(self.recorder, ingest, self.reporter, self.clock)
         self.app = self.api.app(token)
         lines.close(10)
+        os.close(nowhere)
 
     def clock(self) -> float:
         return self.now
