@@ -137,6 +137,7 @@ assert not [name for name in sys.modules if name.startswith("torch")]
     subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
 
 
+@pytest.mark.usefixtures("patient")
 def test_device_time_is_reported_when_the_device_is_done(
     far: Receiver, timer: DeviceTimer, cuda: Cuda
 ) -> None:
@@ -291,6 +292,7 @@ def test_spans_the_device_does_not_reach_are_bounded(
     assert 4 <= dropped <= 5
 
 
+@pytest.mark.usefixtures("patient")
 def test_close_waits_for_the_device(far: Receiver, cuda: Cuda) -> None:
     """What the device finishes within the flush is delivered by `close`."""
     timer = DeviceTimer(far.path)

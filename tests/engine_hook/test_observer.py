@@ -15,6 +15,7 @@ import pytest
 
 from lilo_engine_hook import TimingObserver, wire
 from lilo_engine_hook._queue import MAX_EVENTS
+from support.logs import HOOK, logged_by
 from support.operations import Operation
 from support.receiver import Receiver, receiver
 
@@ -97,10 +98,10 @@ def test_hello_tells_who_this_is(far: Receiver, observer: TimingObserver) -> Non
     """The process, its boot id, and when the kernel really started it."""
     far.wait_for(lambda: bool(far.hellos))
     (hello,) = far.hellos
-    uptime = float(Path("/proc/uptime").read_text().split()[0])
+    began = time.time() - float(Path("/proc/uptime").read_text().split()[0])
     ticks = int(Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19])
-    age = uptime - ticks / os.sysconf("SC_CLK_TCK")
-    assert hello.started == pytest.approx(time.time() - age, abs=1.0)
+    started = began + ticks / os.sysconf("SC_CLK_TCK")
+    assert hello.started == pytest.approx(started, abs=1.0)
     assert (hello.pid, hello.parent_boot_id, hello.role) == (os.getpid(), None, "engine")
     assert len(hello.boot_id) == 16
 
@@ -155,6 +156,7 @@ def test_many_threads_lose_nothing(far: Receiver, observer: TimingObserver) -> N
     assert all(seqs == list(range(2000)) for seqs in by_model.values())
 
 
+@pytest.mark.usefixtures("patient")
 def test_calls_after_close_are_ignored(far: Receiver) -> None:
     """A closed observer stays harmless, and closing again is no error."""
     observer = TimingObserver(far.path)
@@ -177,6 +179,7 @@ def test_payload_stays_in_the_trainer(far: Receiver, observer: TimingObserver) -
     assert secret not in repr(far.batches) + repr(far.hellos)
 
 
+@pytest.mark.usefixtures("patient")
 def test_socket_path_comes_from_the_environment(
     far: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -198,12 +201,13 @@ def test_path_over_the_limit_makes_a_harmless_observer(
     for _ in range(3):
         observer.register_model("m")
     observer.close()
-    (record,) = caplog.records
+    (record,) = logged_by(caplog, HOOK)
     assert path in record.getMessage()
     assert "the system allows 107" in record.getMessage()
     assert observer._queue.dropped.value() == 3
 
 
+@pytest.mark.usefixtures("patient")
 def test_secondary_ranks_do_not_report(far: Receiver, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two ranks run the same commands: only rank 0's are counted."""
     observers = []

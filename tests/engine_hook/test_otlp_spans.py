@@ -229,10 +229,12 @@ def test_the_engines_own_span_is_no_parent(collector: OtlpReceiver) -> None:
     assert [s.name for s in collector.spans if s.parent_id] == [f"{BACKWARD}.queue_wait"]
 
 
-def test_calls_from_many_threads_lose_nothing(collector: OtlpReceiver) -> None:
+def test_calls_from_many_threads_lose_nothing(
+    collector: OtlpReceiver, caplog: pytest.LogCaptureFixture
+) -> None:
     """Each command ends once, in whatever thread."""
+    caplog.set_level(logging.ERROR, "opentelemetry")  # until this test is over
     observer = OtlpObserver()
-    logging.getLogger("opentelemetry").setLevel(logging.ERROR)
 
     def run(model: str) -> None:
         for seq in range(100):

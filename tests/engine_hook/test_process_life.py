@@ -22,6 +22,7 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "timing.sock"
 
 
+@pytest.mark.usefixtures("patient")
 def test_close_waits_for_what_is_queued(path: Path) -> None:
     """`close` returns when everything is acknowledged."""
     with receiver(path) as far:
@@ -60,7 +61,7 @@ def test_interpreter_exit_delivers(path: Path) -> None:
 def test_exit_without_a_sidecar_takes_a_second_at_most(path: Path) -> None:
     """A trainer whose sidecar is not there ends all the same."""
     script = "observer.begin(Operation('m')); print(time.monotonic())"
-    process = trainer(script, path)
+    process = trainer(script, path, patient=False)
     out, err = process.communicate(timeout=30)
     assert process.returncode == 0
     assert time.monotonic() - float(out) < 5
@@ -196,7 +197,8 @@ def test_living_child_does_not_hold_the_parents_connection(path: Path) -> None:
     restarted trainer would look like a second one."""
     script = """
         observer.begin(Operation("m", 0))
-        time.sleep(0.2)
+        while not observer._sender._greeted:
+            time.sleep(0.01)
         pid = os.fork()
         if pid == 0:
             print(os.getpid(), flush=True)
@@ -209,7 +211,7 @@ def test_living_child_does_not_hold_the_parents_connection(path: Path) -> None:
         process = trainer(script, path)
         out, _ = process.communicate(timeout=30)
         try:
-            far.wait_for(lambda: far.ended == 1, timeout=5)
+            far.wait_for(lambda: far.ended == 1)
         finally:
             os.kill(int(out), signal.SIGKILL)
 
@@ -219,7 +221,8 @@ def test_exec_does_not_inherit_the_connection(path: Path) -> None:
     script = """
         import subprocess
         observer.begin(Operation("m", 0))
-        time.sleep(0.2)
+        while not observer._sender._greeted:
+            time.sleep(0.01)
         out = subprocess.run(["ls", "-l", "/proc/self/fd"], close_fds=False, capture_output=True)
         assert b"socket" not in out.stdout, out.stdout
     """

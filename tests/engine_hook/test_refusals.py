@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from lilo_engine_hook import TimingObserver, wire
+from support.logs import HOOK, logged_by
 from support.operations import Operation
 from support.receiver import Receiver, receiver
 from support.reporting import seqs
@@ -96,8 +97,9 @@ def test_gap_is_told_once_per_connection(far: Receiver, observer: TimingObserver
         far.wait_for(lambda: len(far.hellos) == 2 + connection)  # noqa: B023
     acknowledge(far, 1)
     observer.begin(Operation("m", 1))
-    far.wait_for(lambda: len(far.batches) == 1)
-    assert far.batches[0].first_seq == 2
+    # It hears of the gap once more, maybe, and of the event, which has its number all the same.
+    far.wait_for(lambda: len(far.events) == 1)
+    assert {batch.first_seq for batch in far.batches} == {2}
 
 
 def test_refusal_of_a_later_batch_costs_that_one(far: Receiver, observer: TimingObserver) -> None:
@@ -153,16 +155,19 @@ def test_refused_hello_is_said_once_and_not_hammered(
     with receiver(path, acknowledge=False) as far:
         observer = TimingObserver(path)
         far.wait_for(lambda: len(far.hellos) == 1)
+        refused = time.monotonic()
         far.send(wire.encode(wire.Refusal("version", "speak version 9")))
         far.wait_for(lambda: far.ended == 1)
         sender = observer._sender
         assert sender is not None
-        wait_until(lambda: sender._retry_at - time.monotonic(), lambda left: left > 5)
-    warnings = [r for r in caplog.records if r.levelno >= logging.WARNING]
-    assert [w for w in warnings if "speak version 9" in w.getMessage()] == warnings
+        retry_at = wait_until(lambda: sender._retry_at, lambda at: at > refused)
+        assert retry_at - refused > 5
+    (warning,) = [r for r in logged_by(caplog, HOOK) if r.levelno >= logging.WARNING]
+    assert "speak version 9" in warning.getMessage()
     observer.close()
 
 
+@pytest.mark.usefixtures("patient")
 @pytest.mark.parametrize("code", ["busy", "peer", "version", "message", "fault"])
 def test_no_batch_is_to_blame_for_a_refused_hello(path: Path, code: str) -> None:
     """A refusal before the hello was answered, whatever its word, costs no event; and a trainer
@@ -194,6 +199,7 @@ def test_number_that_no_event_has_is_not_taken_for_an_acknowledgement(
     assert "1 events were not delivered at exit" in caplog.text
 
 
+@pytest.mark.usefixtures("patient")
 def test_close_waits_until_the_counts_are_heard(far: Receiver, observer: TimingObserver) -> None:
     """Not only the events: a count that went under with the connection would be missing in the
     sidecar's."""

@@ -12,7 +12,7 @@ import pytest
 
 from lilo_engine_hook import TimingObserver, tinker_tokens, wire
 from support.operations import Operation
-from support.receiver import receiver
+from support.receiver import TIMEOUT, receiver
 
 JSON_PAYLOAD = {"data": [{"model_input": {"length": 640}}, {"model_input": {"length": 60}}]}
 
@@ -30,6 +30,7 @@ def test_tinker_payloads_weigh_their_tokens() -> None:
         tinker_tokens({"data": [{"model_input": {}}]})
 
 
+@pytest.mark.usefixtures("patient")
 def test_weight_is_told_on_the_hooks_thread(tmp_path: Path) -> None:
     """The engine's thread never runs the function; only the number crosses the socket."""
     threads = []
@@ -48,6 +49,7 @@ def test_weight_is_told_on_the_hooks_thread(tmp_path: Path) -> None:
     assert threads == ["lilo-timing"]
 
 
+@pytest.mark.usefixtures("patient")
 @pytest.mark.parametrize(
     "weight", [ValueError("no data"), SystemExit(1), None, "many", float("nan"), -1.0]
 )
@@ -85,5 +87,5 @@ def test_payload_is_let_go_when_packed(tmp_path: Path) -> None:
     observer = TimingObserver(tmp_path / "none.sock", weigh=tinker_tokens)
     observer.begin(Operation("m", payload=payload))
     del payload
-    assert gone.wait(5)
+    assert gone.wait(TIMEOUT)
     observer.close()

@@ -16,7 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from lilo_engine_hook import TimingObserver
+from lilo_engine_hook import TimingObserver, _producer
 
 _EXPORT = "export_slot"
 _SPAN_NAMES = {_EXPORT: "capture:save_weights_for_sampler"}
@@ -88,4 +88,5 @@ class Replay:
 
 
 if __name__ == "__main__":
+    _producer.FLUSH_TIMEOUT = 30.0  # type: ignore[misc]  # a busy machine is no failure
     Replay(json.loads(Path(sys.argv[1]).read_text()), sys.argv[2]).run()

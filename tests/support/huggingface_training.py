@@ -34,7 +34,7 @@ from transformers import (
     TrainingArguments,
 )
 
-from lilo_engine_hook import Observers
+from lilo_engine_hook import Observers, _producer
 from lilo_engine_hook.huggingface import TimingCallback
 from support.snippets import snippet
 
@@ -135,6 +135,7 @@ def tiny_model() -> Any:
 
 
 def main() -> None:
+    _producer.FLUSH_TIMEOUT = 20.0  # type: ignore[misc]  # a busy machine is no failure
     torch.set_num_threads(1)
     directory = Path(sys.argv[1])
     transformers.logging.set_verbosity_error()

@@ -17,6 +17,9 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue
 from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
 
+TIMEOUT = 20.0
+"""Seconds until a test that waits gives up."""
+
 
 @dataclass(frozen=True)
 class ReceivedSpan:
@@ -50,7 +53,7 @@ class OtlpReceiver:
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.05,))
         self._thread.start()
 
-    def wait_for(self, condition: Callable[[], bool], timeout: float = 10.0) -> None:
+    def wait_for(self, condition: Callable[[], bool], timeout: float = TIMEOUT) -> None:
         """Return once ``condition`` holds; an AssertionError after ``timeout`` seconds."""
         with self._changed:
             assert self._changed.wait_for(condition, timeout), f"only {self.names()}"

@@ -13,6 +13,9 @@ from pathlib import Path
 
 from lilo_engine_hook import wire
 
+TIMEOUT = 20.0
+"""Seconds until a test that waits gives up."""
+
 
 class Receiver:
     """Listens at ``path`` on a thread of its own. Everything received is in the attributes;
@@ -53,7 +56,7 @@ class Receiver:
         """The latest total the hook told."""
         return self.batches[-1].rejected if self.batches else 0
 
-    def wait_for(self, condition: Callable[[], bool], timeout: float = 10.0) -> None:
+    def wait_for(self, condition: Callable[[], bool], timeout: float = TIMEOUT) -> None:
         """Return once ``condition`` holds; an AssertionError after ``timeout`` seconds."""
         with self._changed:
             assert self._changed.wait_for(condition, timeout), (

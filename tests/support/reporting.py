@@ -16,13 +16,19 @@ def seqs(far: Receiver) -> list[int | None]:
     return [event.seq for event in far.events if isinstance(event, wire.Begin)]
 
 
-def trainer(script: str, path: Path, **kwargs: object) -> subprocess.Popen[str]:
-    """A process that reports to ``path``; ``script`` finds an `observer` and an `Operation`."""
+def trainer(
+    script: str, path: Path, *, patient: bool = True, **kwargs: object
+) -> subprocess.Popen[str]:
+    """A process that reports to ``path``; ``script`` finds an `observer` and an `Operation`. A
+    ``patient`` one delivers at its end for longer than a second, if it must: a busy machine is no
+    failure."""
     head = f"""
         import os, sys, time
         sys.path.insert(0, {str(Path(__file__).parents[1])!r})
         from support.operations import Operation
-        from lilo_engine_hook import TimingObserver
+        from lilo_engine_hook import TimingObserver, _producer
+        if {patient}:
+            _producer.FLUSH_TIMEOUT = 20.0
         observer = TimingObserver({str(path)!r})
     """
     process: subprocess.Popen[str] = subprocess.Popen(
