@@ -91,14 +91,14 @@ def test_all_requests_of_a_reading_share_its_timeout(server: TimingServer) -> No
     late = threading.Event()
 
     def slow_then_silent(request: Request) -> Answer:
-        late.wait(0.2 if len(server.requests) == 3 else TIMEOUT)
+        late.wait(1.0 if len(server.requests) == 3 else TIMEOUT)
         return trainers[0].answer(request)
 
     server.answering = slow_then_silent
     began = time.monotonic()
-    with pytest.raises(SlowAnswerError, match=r"within 0\.3 s"):
-        critical_path_metrics("m", base_url=server.url, timeout=0.3)
-    assert time.monotonic() - began < 0.2 + 0.3, "0.3 s for both"
+    with pytest.raises(SlowAnswerError, match=r"within 2 s"):
+        critical_path_metrics("m", base_url=server.url, timeout=2.0)
+    assert time.monotonic() - began < 1.0 + 2.0, "2 s for both"
     late.set()
     assert len(server.requests) == 4
 

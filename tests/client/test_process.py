@@ -9,6 +9,7 @@ import time
 from typing import IO, Any
 
 from lilo_timing._process import EXIT_TIMEOUT
+from support.timely import TRIES
 from support.timing_readers import ReaderModel, records
 from support.timing_server import TIMEOUT, Answer, Request, TimingServer, silent_server
 
@@ -47,15 +48,22 @@ lilo_timing.log_critical_path("m", base_url=sys.argv[1], timeout=60)
 print("ready", flush=True)
 """
     flush = "lilo_timing.flush_critical_path(2.0)"
-    with silent_server() as url:
+
+    def ended_both() -> float:
+        """Seconds that it took."""
         processes = [start(code, url), start(code + flush, url)]
         for process in processes:
             assert stream(process.stdout).readline() == "ready\n"
         began = time.monotonic()
         for process in processes:
             assert process.wait(TIMEOUT) == 0
-            assert time.monotonic() - began < GONE_WITHIN
-            assert process.communicate()[1] == ""
+        took = time.monotonic() - began
+        assert [process.communicate()[1] for process in processes] == ["", ""]
+        return took
+
+    with silent_server() as url:
+        # A machine may stand still for a second, though hardly each time.
+        assert any(ended_both() < GONE_WITHIN for _ in range(TRIES))
     assert EXIT_TIMEOUT < GONE_WITHIN
 
 
@@ -86,6 +94,8 @@ def test_a_child_forked_during_the_first_report_can_import(server: TimingServer)
 import warnings
 warnings.simplefilter("ignore")
 import time
+from lilo_timing import _process
+_process._FORK_TIMEOUT = 15.0  # a busy machine is no failure
 lilo_timing.log_critical_path("m", base_url=sys.argv[1])
 while "httpx" not in sys.modules:
     time.sleep(0.0001)
@@ -105,6 +115,8 @@ def test_the_end_of_a_process_waits_for_a_report_that_comes_soon(server: TimingS
     """A loop that ends right after its last report loses nothing, without a flush. Reports bring
     neither wandb nor a server's packages along (httpx itself looks for trio)."""
     code = """
+from lilo_timing import _process
+_process.EXIT_TIMEOUT = 15.0  # a busy machine is no failure
 lilo_timing.log_critical_path("m", step=8, base_url=sys.argv[1], background=False)
 print([name for name in ("wandb", "starlette") if name in sys.modules])
 lilo_timing.log_critical_path("m", step=9, base_url=sys.argv[1])

@@ -18,6 +18,7 @@ import pytest
 import lilo_timing
 from lilo_timing import _process, flush_critical_path, log_critical_path, reporting_statistics
 from lilo_timing._worker import MAX_WAITING
+from support.logs import CLIENT, logged_by
 from support.timing_readers import ReaderModel
 from support.timing_server import (
     TIMEOUT,
@@ -26,7 +27,6 @@ from support.timing_server import (
     TimingServer,
     error,
     ok,
-    silent_server,
     timing,
     timing_server,
     unused_url,
@@ -94,16 +94,18 @@ def test_a_blocking_report_waits_no_longer_than_its_timeout(
     server: TimingServer, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ) -> None:
     """Not for others' reports before it, either. It is made all the same, when its turn comes."""
-    with silent_server() as dead:
-        log_critical_path("other", base_url=dead, timeout=3.0)
+    with timing_server() as slow:
+        slow.hold()
+        log_critical_path("other", base_url=slow.url, timeout=TIMEOUT)
         began = time.monotonic()
         assert log_critical_path("m", base_url=server.url, timeout=0.2, background=False) is None
-        assert time.monotonic() - began < 2.0
+        assert time.monotonic() - began < TIMEOUT / 2
         assert "the report of model 'm' is not made yet after 0.2 s" in caplog.text
         assert counts() == {}
+        slow.release()
         assert flush_critical_path(TIMEOUT)
-    assert len(printed(capsys)) == 1
-    assert counts() == {"failed": 1, "printed": 1}
+    assert [line["model_id"] for line in printed(capsys)] == ["other", "m"]
+    assert counts() == {"printed": 2}
 
 
 def test_a_model_that_the_sidecar_does_not_know_is_told(
@@ -289,12 +291,11 @@ def test_a_failure_is_a_warning_once_per_kind_and_counted_always(
         log_critical_path("m", base_url=server.url, background=False)
     server.answering = lambda _: error(404)
     log_critical_path("m", base_url=server.url, background=False)
-    warnings = [r.getMessage() for r in caplog.records if r.levelno == logging.WARNING]
+    warnings = [r.getMessage() for r in logged_by(caplog, CLIENT) if r.levelno >= logging.WARNING]
     assert [("(503: " in text, "no model" in text) for text in warnings] == [
         (True, False),
         (False, True),
     ]
-    assert all(record.name == "lilo_timing" for record in caplog.records if record.levelno >= 30)
     assert counts() == {"failed": 4}
 
 

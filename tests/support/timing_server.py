@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import socket
 import threading
@@ -226,6 +227,13 @@ def speaking_server(speak: Callable[[socket.socket], None]) -> Iterator[str]:
 
 
 def unused_url() -> str:
-    """A URL where nothing listens."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return f"http://127.0.0.1:{listener.getsockname()[1]}"
+    """A URL where nothing listens, and nobody else can while this process lives."""
+    return f"http://127.0.0.1:{_taken().getsockname()[1]}"
+
+
+@functools.cache
+def _taken() -> socket.socket:
+    """Bound, and never listening: its port refuses connections, and is given to nobody else."""
+    taken = socket.socket()
+    taken.bind(("127.0.0.1", 0))
+    return taken
