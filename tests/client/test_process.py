@@ -91,7 +91,7 @@ def test_a_child_forked_during_the_first_report_can_import(server: TimingServer)
     """What the report imports is whole by then: the lock of a module half imported would stay
     locked in the child for ever."""
     code = """
-import warnings
+import signal, warnings
 warnings.simplefilter("ignore")
 import time
 from lilo_timing import _process
@@ -101,6 +101,7 @@ while "httpx" not in sys.modules:
     time.sleep(0.0001)
 child = os.fork()
 if not child:
+    signal.alarm(10)  # which ends one that hangs
     import asyncio, ssl, http.client, httpx
     os._exit(0)
 assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0

@@ -14,6 +14,8 @@ import pytest
 
 FILE_VARIABLE = "ACCUMULATOR_DIRECTORY"
 """Where each trainer's figures go, in a file named after its process id."""
+HELD_UP = 5e-3
+"""Seconds: a scheduler's turn or two."""
 
 
 class Accumulator:
@@ -98,7 +100,8 @@ def assert_agree(
     """The product's figures of a model are those of the accumulator: the same phases, count for
     count and batch for batch; executions, captures and persists to 1e-6 s for each of the
     ``answers`` that were added up (each is rounded to 6 places); each wait to 1 ms, since the two
-    read the clock one after the other."""
+    read the clock one after the other, and between two such looks a busy machine may do something
+    else for `HELD_UP`."""
     measured = {phase for phase in product if phase.endswith(".device")}
     assert product.keys() - measured == accumulated.keys()
     for phase in measured:
@@ -110,10 +113,11 @@ def assert_agree(
         assert figures["count"] == count, phase
         assert figures["mean_batch"] == pytest.approx(sums["batch"] / count, abs=1e-5), phase
         waited = phase.endswith(".queue_wait")
-        tolerance = 1e-3 * count if waited else 1e-6 * answers
+        tolerance = HELD_UP + 1e-3 * count if waited else 1e-6 * answers
         assert figures["total_s"] == pytest.approx(sums["total_s"], abs=tolerance), phase
-        assert figures["mean_s"] == pytest.approx(sums["total_s"] / count, abs=1e-3), phase
-        tolerance = 5e-3 if waited else 1e-6
+        tolerance = tolerance / count if waited else 1e-3
+        assert figures["mean_s"] == pytest.approx(sums["total_s"] / count, abs=tolerance), phase
+        tolerance = HELD_UP if waited else 1e-6
         assert figures["max_s"] == pytest.approx(sums["max_s"], abs=tolerance), phase
 
 

@@ -54,7 +54,7 @@ def _records(path: Path) -> Iterator[Any]:
     block's end."""
     from wandb.proto import wandb_internal_pb2 as protocol
 
-    content = path.read_bytes()
+    content = path.read_bytes() if path.exists() else b""  # the service makes it when it likes
     position, parts = _FILE_HEADER, b""
     while position + _RECORD_HEADER.size <= len(content):
         left = _BLOCK - position % _BLOCK
