@@ -81,12 +81,13 @@ def train(client: TrainingClient, plan: Plan, tell: Callable[..., None]) -> None
 
 def report_last(model_id: str, step: int) -> None:
     """The last report, once the timing of everything this loop did has arrived at the sidecar.
-    Events arrive in order, and the one checkpoint was the last command."""
+    The one checkpoint was its last command: the trainer reports its end, and its backend the time
+    on the device, each in order and neither before the other."""
     lilo_timing.flush_critical_path()
     deadline = time.monotonic() + DELIVERY_TIMEOUT
     while time.monotonic() < deadline:
         metrics: dict[str, Any] = dict(lilo_timing.critical_path_metrics(model_id, reset=False))
-        if metrics.get("lilo/save_weights.persist.count"):
+        if all(metrics.get(f"lilo/save_weights.{part}.count") for part in ("persist", "device")):
             break
         time.sleep(0.02)
     lilo_timing.log_critical_path(model_id, step=step)
