@@ -15,7 +15,6 @@ import pytest
 from lilo_engine_hook import wire
 from lilo_sidecar import socket_probe
 from lilo_sidecar.errors import StartError
-from lilo_sidecar.options import parse
 from lilo_sidecar.options_trace import TraceOptions
 from lilo_sidecar.state.directory import MAX_TAIL
 from lilo_sidecar.state.files import Entry, entries
@@ -28,21 +27,14 @@ from lilo_sidecar.web.query import TimingQuery
 from support.feed import begin, finish, hello, span
 from support.journaled import Client, Clock, begun, killed, open_recorder
 from support.sidecar import COMMAND
-from support.traces import Trace
+from support.traces import Trace, trace_options
 from support.unreachable import place_of_a_user
-
-
-def options(*arguments: str | Path) -> TraceOptions:
-    """Of a `trace`."""
-    given = parse(["trace", *map(str, arguments)])
-    assert isinstance(given, TraceOptions)
-    return given
 
 
 def written(state: Path, *arguments: str) -> Trace:
     """What it writes."""
     file = state.with_name("trace.json")
-    assert export(options("--state-dir", state, "-o", file, *arguments)) == 0
+    assert export(trace_options("--state-dir", state, "-o", file, *arguments)) == 0
     return Trace(json.loads(file.read_text())["traceEvents"])
 
 
@@ -60,14 +52,14 @@ def starts(trace: Trace) -> list[float]:
 )
 def test_times(given: str, seconds: float) -> None:
     """Seconds, unless a unit says otherwise."""
-    assert options("-o", "f", "--last", given).last == seconds
+    assert trace_options("-o", "f", "--last", given).last == seconds
 
 
 @pytest.mark.parametrize("given", ["", "0", "-1", "1d", "s", "1e9", "nan", "1 m", "9" * 400])
 def test_times_that_are_none(given: str, capsys: pytest.CaptureFixture[str]) -> None:
     """Are refused, with examples."""
     with pytest.raises(SystemExit):
-        options("-o", "f", f"--last={given}")
+        trace_options("-o", "f", f"--last={given}")
     assert f"{given!r} is no time such as 60s, 5m or 1h" in capsys.readouterr().err
 
 
@@ -76,17 +68,17 @@ def test_state_directory_is_that_of_serve(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.delenv("LILO_TIMING_SOCKET", raising=False)
     monkeypatch.setattr(socket_probe, "_runs_beside", lambda default: ())  # somebody's, by chance
     usual = f"/tmp/lilo-timing-{os.getuid()}/timing.state"
-    assert options("-o", "f") == TraceOptions(Path(usual), 60.0, "f", None)
+    assert trace_options("-o", "f") == TraceOptions(Path(usual), 60.0, "f", None)
     monkeypatch.setenv("LILO_TIMING_SOCKET", "/run/a.sock")
-    assert options("-o", "f").state_dir == Path("/run/a.state")
-    assert options("-o", "f", "--socket", "/b.sock").state_dir == Path("/b.state")
-    assert options("-o", "f", "--state-dir", "/c", "--model", "m").state_dir == Path("/c")
+    assert trace_options("-o", "f").state_dir == Path("/run/a.state")
+    assert trace_options("-o", "f", "--socket", "/b.sock").state_dir == Path("/b.state")
+    assert trace_options("-o", "f", "--state-dir", "/c", "--model", "m").state_dir == Path("/c")
 
 
 def test_it_takes_no_command(capsys: pytest.CaptureFixture[str]) -> None:
     """As `serve` takes none."""
     with pytest.raises(SystemExit):
-        options("-o", "f", "--", "true")
+        trace_options("-o", "f", "--", "true")
     assert "trace takes no command" in capsys.readouterr().err
 
 
@@ -280,7 +272,7 @@ def test_memory_is_that_of_the_journal(tmp_path: Path) -> None:
 def refused(state: Path, *arguments: str | Path) -> str:
     """Why it writes nothing."""
     with pytest.raises(StartError) as refusal:
-        export(options("--state-dir", state, "-o", state.parent / "f", *arguments))
+        export(trace_options("--state-dir", state, "-o", state.parent / "f", *arguments))
     return str(refusal.value)
 
 

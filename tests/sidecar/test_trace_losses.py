@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from lilo_sidecar.cli import main
+from lilo_sidecar.errors import StartError
 from lilo_sidecar.state.journal import MAGIC, Applied, Connected, Disconnected, encode
+from lilo_sidecar.trace import export
 from support.feed import span
 from support.journaled import begun, killed
-from support.traces import Trace
+from support.traces import Trace, trace_options
 
 RECORDS = "2 records are left out of the journals: damaged, or of a time that no clock has"
 JOURNAL = "1 journal is cut off: damaged, or of another format"
@@ -30,7 +31,7 @@ def state(tmp_path: Path) -> Path:
 def starts(state: Path) -> list[float]:
     """When the executions on the gpu lane began, in Unix seconds."""
     file = state.with_name("trace.json")
-    assert main(["trace", "--state-dir", str(state), "-o", str(file), "--last", "1h"]) == 0
+    assert export(trace_options("--state-dir", state, "-o", file, "--last", "1h")) == 0
     return [
         each.start / 1e6 for each in Trace(json.loads(file.read_text())["traceEvents"]).on("gpu")
     ]
@@ -79,15 +80,15 @@ def test_journals_that_are_cut_off_are_counted(
     assert losses(capsys) == [JOURNAL]
 
 
-def test_journals_of_which_nothing_is_left(state: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_journals_of_which_nothing_is_left(state: Path) -> None:
     """It is not said that nothing was reported."""
     damaged(state / "journal-1")
     (state / "journal-2").write_bytes(
         MAGIC + encode(Applied(-1.0, "boot", b"")) + encode(Connected(1.0, b""))
     )
-    assert main(["trace", "--state-dir", str(state), "-o", str(state / "trace.json")]) == 2
-    assert capsys.readouterr().err.splitlines() == [
-        f"lilo-sidecar: error: nothing in the journals of {state} can be shown; {RECORDS}; "
-        + JOURNAL
-    ]
+    with pytest.raises(StartError) as refusal:
+        export(trace_options("--state-dir", state, "-o", state / "trace.json"))
+    assert str(refusal.value) == (
+        f"nothing in the journals of {state} can be shown; {RECORDS}; {JOURNAL}"
+    )
     assert not (state / "trace.json").exists()

@@ -12,12 +12,10 @@ from pathlib import Path
 import pytest
 
 from lilo_sidecar.errors import StartError
-from lilo_sidecar.options import parse
-from lilo_sidecar.options_trace import TraceOptions
 from lilo_sidecar.trace import _opened, export
 from support.containers import needs_root, volume
 from support.journaled import begun, killed
-from support.traces import Trace
+from support.traces import Trace, trace_options
 from support.unreachable import full_disk, in_time, place_of_a_user
 
 THEIRS = "somebody else's\n"
@@ -39,9 +37,7 @@ def place(tmp_path: Path) -> Path:
 
 def write(state: Path, file: Path) -> None:
     """`lilo-sidecar trace -o FILE`. Raises `StartError`."""
-    given = parse(["trace", "--state-dir", str(state), "-o", str(file), "--last", "1h"])
-    assert isinstance(given, TraceOptions)
-    assert export(given) == 0
+    assert export(trace_options("--state-dir", state, "-o", file, "--last", "1h")) == 0
 
 
 def assert_whole(content: str) -> None:

@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 
 from lilo_engine_hook import wire
-from lilo_sidecar.cli import main
+from lilo_sidecar.errors import StartError
 from lilo_sidecar.state.journal import Applied, Connected, Disconnected, JournalFile, Record
+from lilo_sidecar.trace import export
 from support.feed import begin, hello, span
-from support.traces import Trace
+from support.traces import Trace, trace_options
 
 NO_TIMES = [math.nan, math.inf, -math.inf, 1e308, -1e308, 1e12, -9e10]
 """Seconds: not a number, beyond what a float can be rounded to, beyond all years that have a
@@ -53,7 +54,7 @@ def test_record_of_no_time_is_left_out(
         Disconnected(now, "boot"),
     )
     state, file = tmp_path / "state", tmp_path / "trace.json"
-    assert main(["trace", "--state-dir", str(state), "-o", str(file)]) == 0
+    assert export(trace_options("--state-dir", state, "-o", file)) == 0
     trace = Trace(json.loads(file.read_text())["traceEvents"])
     lane = [(each.start / 1e6, each.end / 1e6) for each in trace.on("gpu")]
     assert lane == [(1001, 1002), (1004, 1005), (1005, 1006)]
@@ -66,17 +67,15 @@ def test_record_of_no_time_is_left_out(
 
 
 @pytest.mark.parametrize("now", NO_TIMES)
-def test_journal_without_any_time_is_refused_in_a_line(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], now: float
-) -> None:
+def test_journal_without_any_time_is_refused_in_a_line(tmp_path: Path, now: float) -> None:
     """Nothing of it could be dated; that is not to say that nothing was reported."""
     applied = Applied(now, "boot", batch(1, span(["m"], 1001, 1002)))
     journal(tmp_path / "state", Connected(1000.0, GREETING), applied)
     state, file = tmp_path / "state", tmp_path / "trace.json"
-    assert main(["trace", "--state-dir", str(state), "-o", str(file)]) == 2
-    (line,) = capsys.readouterr().err.splitlines()
-    assert line == (
-        f"lilo-sidecar: error: nothing in the journals of {state} can be shown; 1 record is "
-        "left out of the journals: damaged, or of a time that no clock has"
+    with pytest.raises(StartError) as refusal:
+        export(trace_options("--state-dir", state, "-o", file))
+    assert str(refusal.value) == (
+        f"nothing in the journals of {state} can be shown; 1 record is left out of the journals: "
+        "damaged, or of a time that no clock has"
     )
     assert not file.exists()

@@ -6,13 +6,24 @@ import itertools
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from lilo_engine_hook import wire
+from lilo_sidecar.options import parse
+from lilo_sidecar.options_trace import TraceOptions
 from lilo_sidecar.trace.events import WAITING, Tracer
 from lilo_sidecar.trace.reports import Report
 
 Entry = dict[str, Any]
+
+
+def trace_options(*arguments: str | Path) -> TraceOptions:
+    """Of a `lilo-sidecar trace`. The command itself lowers the priority of its process, and is not
+    for one of tests."""
+    given = parse(["trace", *map(str, arguments)])
+    assert isinstance(given, TraceOptions)
+    return given
 
 
 class Slice(NamedTuple):
