@@ -27,6 +27,8 @@ _MAX_DIGITS: Final = 40
 """A sum of what many producers claim has 25."""
 _HUNG_UP: Final = "without sending"
 """What httpx says of a connection that was closed before an answer, or within one."""
+_CONNECTED: Final = "http11.send_request_headers.started"
+"""What httpcore calls the moment before it asks, once a connection is among those it can close."""
 _ERRNO: Final = re.compile(r"^\[Errno -?\d+\] ")
 
 
@@ -89,9 +91,16 @@ class Asker:
         until = time.monotonic() + TIMEOUT
         answers: SimpleQueue[tuple[int, bytes] | Exception] = SimpleQueue()
 
+        def in_time(event: str, _: object) -> None:
+            # One that is connected only after it was given up is unknown to `close`.
+            if event == _CONNECTED and time.monotonic() > until:
+                raise httpx.ConnectTimeout("to connect took all of the time")
+
         def ask() -> None:
             try:
-                with self._http.stream("GET", self.url + path) as response:
+                with self._http.stream(
+                    "GET", self.url + path, extensions={"trace": in_time}
+                ) as response:
                     answers.put((response.status_code, _body(response, until)))
             except Exception as error:  # noqa: BLE001 - raised below
                 answers.put(error)

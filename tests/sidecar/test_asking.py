@@ -7,6 +7,7 @@ import gzip
 import json
 import socket
 import threading
+from typing import Any
 
 import pytest
 
@@ -23,9 +24,10 @@ class Trickle:
     def __init__(self) -> None:
         self.left = threading.Event()
         """The other side has hung up."""
+        self.asked = b""
 
     def __call__(self, connection: socket.socket) -> None:
-        connection.recv(65536)
+        self.asked = connection.recv(65536)
         connection.sendall(b"HTTP/1.1 200 OK\r\nServer: ")
         with contextlib.suppress(OSError):
             while not self.left.wait(0.01):
@@ -56,6 +58,31 @@ def test_who_trickles_is_hung_up_on(monkeypatch: pytest.MonkeyPatch) -> None:
                 asker.get("/healthz")
             assert caught.value.trouble is Trouble.SLOW
             assert trickle.left.wait(TIMEOUT)
+        finally:
+            trickle.left.set()
+
+
+def test_nothing_is_asked_once_its_time_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the name of a host takes all of the time, who is then connected would be read from for
+    as long as it speaks."""
+    monkeypatch.setattr(asking, "TIMEOUT", 0.2)
+    given_up = threading.Event()
+    resolve = socket.getaddrinfo
+
+    def slow(*arguments: Any, **options: Any) -> Any:
+        given_up.wait(TIMEOUT)
+        return resolve(*arguments, **options)
+
+    monkeypatch.setattr(socket, "getaddrinfo", slow)
+    trickle = Trickle()
+    with speaking_server(trickle) as url, Asker(url, None) as asker:
+        try:
+            with in_time(), pytest.raises(AskError) as caught:
+                asker.get("/healthz")
+            assert caught.value.trouble is Trouble.SLOW
+            given_up.set()
+            assert trickle.left.wait(TIMEOUT)
+            assert trickle.asked == b""
         finally:
             trickle.left.set()
 
