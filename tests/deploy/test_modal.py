@@ -88,7 +88,9 @@ class Started:
         self.stdout = Output(cast(IO[str], os.fdopen(reading)))
         self.url = f"http://127.0.0.1:{self.timing_port}"
         headers = {"Authorization": f"Bearer {self.trainer.token}"}
-        self.http = httpx.Client(base_url=self.url, headers=headers, trust_env=False)
+        self.http = httpx.Client(
+            base_url=self.url, headers=headers, trust_env=False, timeout=TIMEOUT
+        )
 
     def command(self, token: Path, script: str, *extra: str) -> list[str]:
         self.token_files.append(token)

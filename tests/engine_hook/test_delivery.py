@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -28,6 +29,12 @@ def observer(path: Path) -> Iterator[TimingObserver]:
     timing = TimingObserver(path)
     yield timing
     timing.close()
+
+
+def times_slept(thread: threading.Thread) -> int:
+    """How often it gave up the processor to wait for something."""
+    status = Path(f"/proc/self/task/{thread.native_id}/status").read_text()
+    return int(status.rpartition("\nvoluntary_ctxt_switches:")[2].split()[0])
 
 
 def test_sidecar_may_start_after_the_trainer(path: Path, observer: TimingObserver) -> None:
@@ -165,6 +172,26 @@ def test_batch_leaves_without_being_asked(path: Path, observer: TimingObserver) 
     with receiver(path) as far:
         observer.begin(Operation("m", 0))
         far.wait_for(lambda: len(far.events) == 1)
+
+
+def test_answers_wake_nobody(path: Path, observer: TimingObserver) -> None:
+    """The hook's thread sleeps until it has something to say, however often the sidecar speaks
+    meanwhile: to be woken by each answer would be most of what the trainer pays."""
+    with receiver(path, acknowledge=False) as far:
+        observer.begin(Operation("m", 0))
+        far.wait_for(lambda: len(far.events) == 1)
+        far.send(wire.encode(wire.Ack(0)))  # of the hello
+        thread = observer._sender.thread if observer._sender is not None else None
+        assert thread is not None
+        before, spoken = times_slept(thread), 0
+        for number in range(1, 16):
+            for byte in wire.encode(wire.Ack(number)):
+                far.send(bytes([byte]))
+                spoken += 1
+                time.sleep(0.001)  # enough for who waits for it to have taken it
+            observer.begin(Operation("m", number))
+            far.wait_for(lambda n=number: len(far.events) == n + 1)  # type: ignore[misc]
+        assert times_slept(thread) - before < spoken / 2
 
 
 def test_stranger_at_the_socket_is_survived(
