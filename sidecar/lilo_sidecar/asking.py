@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 import json
 import math
+import os
 import re
 import ssl
 import threading
@@ -59,7 +60,8 @@ class Asker:
     """One sidecar at one URL. One thread."""
 
     def __init__(self, url: str, token: str | None) -> None:
-        """``url`` is ``http://HOST:PORT``, perhaps with a path in front of the sidecar's own."""
+        """``url`` is ``http://HOST:PORT``, perhaps with a path in front of the sidecar's own.
+        Raises `AskError` for https where the environment's authorities cannot be read."""
         self.url = url.rstrip("/")
         headers = {"Accept": "application/json", "Accept-Encoding": "identity"}
         if token is not None:
@@ -68,7 +70,7 @@ class Asker:
             headers=headers,
             timeout=TIMEOUT,
             trust_env=False,  # no proxy gets to see the token
-            verify=self.url.startswith("https:"),  # to load the authorities takes its time
+            verify=_authorities() if self.url.startswith("https:") else False,
         )
 
     def __enter__(self) -> Asker:
@@ -132,6 +134,18 @@ class Asker:
         if status == 200 and content is not None:
             return content
         raise _refusal(status, content)
+
+
+def _authorities() -> ssl.SSLContext:
+    """The environment's, as the training client takes them; else the public ones."""
+    try:
+        return httpx.create_ssl_context()
+    except OSError as error:
+        named = os.environ.get("SSL_CERT_FILE", "")
+        none = isinstance(error, ssl.SSLError)
+        why = "no certificate is in it" if none else error.strerror or type(error).__name__
+        said = f"the authorities in SSL_CERT_FILE={shown(named)} cannot be read: {why}"
+        raise AskError(Trouble.CERTIFICATE, said) from None
 
 
 def _tls_trouble(error: BaseException) -> AskError | None:

@@ -54,10 +54,10 @@ def _no_answer(facts: Facts, url: str, why: AskError) -> tuple[str, str, str]:
         case Trouble.CERTIFICATE:
             return (
                 "certificate",
-                f"At {url}, {why}.",
-                "Ask by a name that the certificate is for, have whoever runs the server get one "
-                "from a public authority, or ask the sidecar itself on its own machine, with "
-                "--http HOST:PORT.",
+                f"{url} cannot be asked: {why}.",
+                "Ask by a name that the certificate is for; name the file of the authority that "
+                "signed it in the variable SSL_CERT_FILE; or ask the sidecar itself on its own "
+                "machine, with --http HOST:PORT.",
             )
         case Trouble.PLAIN:
             return (

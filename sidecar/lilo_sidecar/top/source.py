@@ -42,7 +42,10 @@ class Source:
             facts = located(self._options)
             if facts.url is None:
                 raise NoAnswerError(_reason(facts))
-            self._asker = Asker(facts.url, self._token)
+            try:
+                self._asker = Asker(facts.url, self._token)
+            except AskError as error:
+                raise NoAnswerError(_reason(replace(facts, trouble=error))) from None
         try:
             return overview_of(self._asker.get(OVERVIEW_PATH))
         except AskError as error:

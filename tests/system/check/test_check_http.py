@@ -18,7 +18,7 @@ import pytest
 
 from lilo_sidecar import asking
 from support.checking import check, lines_of_check, sidecar_at
-from support.sidecar import SidecarProcess
+from support.sidecar import COMMAND, SidecarProcess
 from support.timing_server import (
     Answer,
     Request,
@@ -84,7 +84,8 @@ def test_nobody_answers() -> None:
 
 @contextlib.contextmanager
 def tls_server(directory: Path) -> Iterator[str]:
-    """The URL of a server with a certificate that it signed itself."""
+    """The URL of a server with a certificate that it signed itself, in certificate.pem. It hangs up
+    on whoever trusts that."""
     key, certificate = directory / "key.pem", directory / "certificate.pem"
     subprocess.run(
         [
@@ -100,7 +101,8 @@ def tls_server(directory: Path) -> Iterator[str]:
     context.load_cert_chain(certificate, key)
 
     def speak(connection: socket.socket) -> None:
-        context.wrap_socket(connection, server_side=True).recv(1)
+        with context.wrap_socket(connection, server_side=True) as tls:
+            tls.recv(1)
 
     with speaking_server(speak) as url:
         yield url.replace("http:", "https:")
@@ -115,6 +117,32 @@ def test_certificate_that_is_not_trusted(tmp_path: Path) -> None:
     assert "its certificate is not trusted: self-signed certificate." in says
     assert "_ssl" not in says
     assert "[" not in says
+
+
+def test_authority_of_ones_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The variable that OpenSSL has for it, and the finding names."""
+    with tls_server(tmp_path) as url:
+        monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "certificate.pem"))
+        assert check("--url", url).codes == ["hung_up"]
+
+
+@pytest.mark.parametrize(("name", "why"), [("missing", "No such file"), ("key.pem", "no certif")])
+def test_authorities_that_cannot_be_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, why: str
+) -> None:
+    """No file of that name, or none of certificates."""
+    with tls_server(tmp_path) as url:
+        file = tmp_path / name
+        monkeypatch.setenv("SSL_CERT_FILE", str(file))
+        done = check("--url", url)
+        assert (done.status, done.codes) == (2, ["certificate"])
+        said = f"the authorities in SSL_CERT_FILE={file} cannot be read: {why}"
+        assert said in done.says("certificate")
+        top = subprocess.run(
+            [*COMMAND, "top", "--url", url, "--once"], capture_output=True, text=True, timeout=20
+        )
+        assert top.returncode == 2
+        assert said in top.stderr
 
 
 def test_plain_http_that_is_asked_for_https(sidecar: SidecarProcess) -> None:
