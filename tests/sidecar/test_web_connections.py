@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import os
 import resource
+import socket
 
 import pytest
 import trio
@@ -13,7 +14,7 @@ import trio.testing
 
 from lilo_sidecar.web.http_connection import ANSWER_TIMEOUT
 from lilo_sidecar.web.server import MAX_CONNECTIONS, PATIENCE
-from support.http_server import HANG, LARGE, REQUEST, Site, rest, run, status
+from support.http_server import HANG, LARGE, MEGABYTE, REQUEST, Site, rest, run, status
 
 
 @pytest.mark.parametrize("sent", [b"", b"GET / HT", REQUEST])
@@ -107,23 +108,49 @@ def test_clients_that_do_not_take_their_answers_make_way() -> None:
 
 
 def test_answers_that_are_not_taken_are_bounded_together() -> None:
-    """By their size: the one that is there for longest goes when there is one more, whether or
-    not its place is wanted; whoever takes answers is not disturbed."""
+    """By their size: beyond 4 MiB the ones that are there for longest go, whether or not their
+    place is wanted, and beyond 5 even those of this moment. Whoever takes answers is not
+    disturbed."""
 
     async def act(site: Site) -> None:
-        async with await site.connect() as taken, await site.connect() as first:
-            for stream in (first, taken):
-                await stream.send_all(
-                    b"GET /large HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n"
-                )
-            assert (await rest(taken)).count(b"x") >= LARGE
-            assert site.statistics.evicted == 0
-            async with await site.connect() as second:
-                await trio.sleep(0.1)
-                await second.send_all(b"GET /large HTTP/1.1\r\nhost: x\r\n\r\n")
+        async with contextlib.AsyncExitStack() as held:
+
+            async def asking(*, taking: bool = False) -> trio.SocketStream:
+                stream = await held.enter_async_context(await site.connect())
+                if not taking:
+                    stream.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+                end = b"connection: close\r\n\r\n" if taking else b"\r\n"
+                await stream.send_all(b"GET /megabyte HTTP/1.1\r\nhost: x\r\n" + end)
                 await trio.testing.wait_all_tasks_blocked()
-                assert site.statistics.evicted == 1
-                assert len(await rest(first)) < LARGE
+                return stream
+
+            untaken = [await asking() for _ in range(4)]
+            taken = await asking(taking=True)
+            assert (await rest(taken)).count(b"x") >= MEGABYTE
+            await taken.aclose()
+            untaken.append(await asking())
+            assert site.statistics.evicted == 0
+            untaken.append(await asking())
+            assert site.statistics.evicted == 1
+            await trio.sleep(0.1)
+            untaken.append(await asking())
+            assert site.statistics.evicted == 3
+            assert site.statistics.connections == 4
+            for stream in untaken[:3]:
+                stream.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, LARGE)
+                assert len(await rest(stream)) < MEGABYTE
+
+    run(act)
+
+
+def test_an_answer_that_is_large_by_itself_is_given() -> None:
+    """What is sent alone may be of any size, while it is taken."""
+
+    async def act(site: Site) -> None:
+        async with await site.connect() as stream:
+            await stream.send_all(b"GET /large HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n")
+            assert (await rest(stream)).count(b"x") >= LARGE
+        assert site.statistics.evicted == 0
 
     run(act)
 

@@ -19,11 +19,13 @@ HANG = b"GET /hang HTTP/1.1\r\nhost: x\r\n\r\n"
 LARGE = 16 * 1024 * 1024
 """Bytes: more than a connection's buffers hold."""
 BODY = b"x" * LARGE
+MEGABYTE = 1024 * 1024
+"""More than the buffers hold for a client that has made its own small."""
 
 
 class Site:
-    """A running server; ``/hang`` is never answered, ``/slow`` after 0.6 s, ``/large`` and
-    ``/medium`` at length, ``/fault`` not well."""
+    """A running server; ``/hang`` is never answered, ``/slow`` after 0.6 s, ``/large``,
+    ``/megabyte`` and ``/medium`` at length, ``/fault`` not well."""
 
     def __init__(self, address: tuple[str, int], stop: trio.Event) -> None:
         self.address = address
@@ -45,6 +47,8 @@ class Site:
                 raise RuntimeError("secret")
             case "/large":
                 body = BODY
+            case "/megabyte":
+                body = BODY[:MEGABYTE]
             case "/medium":
                 body = BODY[:16384]
             case "/body":

@@ -19,9 +19,6 @@ from support.sidecar import TIMEOUT, SidecarProcess, start_sidecar, wait_until
 
 MAX_GROWTH = 10 * 1024 * 1024
 """Bytes that no client may make the sidecar grow by."""
-MAX_UNTAKEN = 16 * 1024 * 1024
-"""Bytes that it may grow by where every client asks for large answers and takes none: 4 MiB of what
-is not taken, about as much again that is made before it counts as that, and the connections."""
 MAX_CONNECTIONS = 128
 CLIENTS = 8
 _HEAD = b"GET /healthz HTTP/1.1\r\nhost: x\r\n"
@@ -143,7 +140,7 @@ def test_unread_answers_keep_nobody_out(sidecar: SidecarProcess) -> None:
                 names = [f"{boot}-{number}-{each}".ljust(wire.MAX_NAME, "n") for each in range(10)]
                 producer.send(*(span(["m"], 0.0, 1.0, name) for name in names))
     size = len(sidecar.http.get("/api/v1/timing").content)
-    assert size * MAX_CONNECTIONS > 1.5 * MAX_UNTAKEN
+    assert size * MAX_CONNECTIONS > 1.5 * MAX_GROWTH
     memory = sidecar.rss_bytes()
     request = b"GET /api/v1/timing HTTP/1.1\r\nhost: localhost\r\n\r\n"
     with contextlib.ExitStack() as held:
@@ -161,7 +158,7 @@ def test_unread_answers_keep_nobody_out(sidecar: SidecarProcess) -> None:
                 answer = newcomer.recv(65536)
                 assert answer.startswith(b"HTTP/1.1 200 ") or time.monotonic() < begun + 3
                 answered += bool(answer)
-            assert sidecar.rss_bytes() - memory < MAX_UNTAKEN
+            assert sidecar.rss_bytes() - memory < MAX_GROWTH
     wait_until(lambda: descriptors(sidecar), lambda count: count < 32)
 
 

@@ -38,6 +38,9 @@ is made at once: what is under way for longer is one that its client does not ta
 MAX_UNSENT: Final = 4 * 1024 * 1024
 """Bytes of answers that clients have not taken, of all connections; the largest answers have some
 hundred kB. Beyond it, those go that had theirs for longest."""
+MAX_SENDING: Final = 5 * 1024 * 1024
+"""Bytes, likewise, with the answers that were handed out this very moment: however fast they are
+made, and however many ask at once."""
 _MOMENT: Final = 0.05
 """Seconds until an answer counts as one that is not taken."""
 _ACCEPT_PAUSE: Final = 0.1
@@ -184,10 +187,11 @@ class HttpServer:
         return True
 
     def _bound_unsent(self) -> None:
-        while sum(connection.unsent for connection in self._connections) > MAX_UNSENT:
+        while (unsent := sum(each.unsent for each in self._connections)) > MAX_UNSENT:
             sending = [connection for connection in self._connections if connection.unsent]
             longest = min(sending, key=lambda connection: connection.unsent_since)
-            if trio.current_time() - longest.unsent_since < _MOMENT:
+            just_now = trio.current_time() - longest.unsent_since < _MOMENT
+            if just_now and (unsent <= MAX_SENDING or len(sending) == 1):
                 return
             self._evict(longest)
 
