@@ -20,7 +20,7 @@ from lilo_timing import (
     critical_path_metrics,
     log_critical_path,
 )
-from support.logs import CLIENT
+from support.logs import logged
 from support.timely import assert_within
 from support.timing_server import (
     TIMEOUT,
@@ -36,8 +36,6 @@ PATIENCE = 5 * ALLOWED
 """Far less than what each of these servers goes on for."""
 PACE = ALLOWED / 4
 """Seconds between two bytes of a server that trickles: no wait of its client's is long."""
-WORKER = "lilo-timing"
-"""The thread of all reports."""
 _HEAD = b"HTTP/1.1 200 OK\r\nContent-Length: 9999\r\n\r\n"
 
 
@@ -182,8 +180,7 @@ def test_a_name_and_password_in_the_url_go_into_the_header(
     assert "127.0.0.1" in caplog.text
     for secret in ("hunter", expected):
         assert secret not in caplog.text
-    ours = [r for r in caplog.records if r.threadName in (threading.main_thread().name, WORKER)]
-    assert {r.name for r in ours if r.levelno >= logging.INFO} == {CLIENT}
+    assert {r.name for r in logged(caplog) if r.levelno >= logging.INFO} == {"lilo_timing"}
 
 
 def test_a_report_at_info_says_nothing(
@@ -192,5 +189,4 @@ def test_a_report_at_info_says_nothing(
     """A line per step would be httpx's own."""
     caplog.set_level(logging.INFO)
     critical_path_metrics("m", base_url=server.url)
-    here = threading.get_ident()
-    assert [record for record in caplog.records if record.thread == here] == []
+    assert logged(caplog) == []

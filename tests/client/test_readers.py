@@ -16,7 +16,7 @@ from lilo_timing import (
     reporting_statistics,
 )
 from lilo_timing._readers import MAX_READER, checked_reader
-from support.logs import CLIENT, logged_by
+from support.logs import logged
 from support.timing_server import TIMEOUT, TimingServer, error
 from support.wandb_runs import report
 
@@ -67,7 +67,7 @@ def test_a_reader_can_be_named(
     assert json.loads(capsys.readouterr().out)["event"] == "lilo_critical_path"
     critical_path_metrics("m", base_url=server.url, reader="x" * MAX_READER)
     assert readers(server) == ["loop.1_a-B", "x" * MAX_READER]
-    assert logged_by(caplog, CLIENT) == []
+    assert logged(caplog) == []
 
 
 @pytest.mark.parametrize("reader", ["", "a b", "a/b", "ä", "x" * (MAX_READER + 1), "a\n", b"a", 7])

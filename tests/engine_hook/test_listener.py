@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from lilo_engine_hook import TimingObserver
-from support.logs import HOOK, logged_by
+from support.logs import logged
 from support.operations import Operation
 from support.receiver import receiver
 from support.reporting import seqs
@@ -137,7 +137,7 @@ def test_nothing_is_told_to_a_stranger(
         far.wait_for(lambda: len(far.events) == 1)
         observer.close()
         assert seqs(far) == [0]
-    (warning,) = [each for each in logged_by(caplog, HOOK) if each.levelno >= logging.WARNING]
+    (warning,) = [each for each in logged(caplog) if each.levelno >= logging.WARNING]
     assert f"uid {STRANGER} listens at {path}" in warning.getMessage()
     assert "nothing is sent there" in warning.getMessage()
 
@@ -165,7 +165,7 @@ def test_user_that_was_given_the_place_is_trusted(
         observer = TimingObserver(path)
         observer.begin(Operation("m", 0))
         sidecar.wait_for(lambda line: line.startswith("got ") and line != "got 0")
-    assert logged_by(caplog, HOOK) == []
+    assert logged(caplog) == []
     path.unlink()
     with receiver(path):
         observer.close()

@@ -15,7 +15,7 @@ import pytest
 
 from lilo_engine_hook import TimingObserver, wire
 from lilo_engine_hook._queue import MAX_EVENTS
-from support.logs import HOOK, logged_by
+from support.logs import logged
 from support.operations import Operation
 from support.receiver import Receiver, receiver
 
@@ -201,7 +201,7 @@ def test_path_over_the_limit_makes_a_harmless_observer(
     for _ in range(3):
         observer.register_model("m")
     observer.close()
-    (record,) = logged_by(caplog, HOOK)
+    (record,) = logged(caplog)
     assert path in record.getMessage()
     assert "the system allows 107" in record.getMessage()
     assert observer._queue.dropped.value() == 3

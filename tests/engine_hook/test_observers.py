@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from lilo_engine_hook import Observers, TimingObserver, attach, find_timing, with_timing
-from support.logs import HOOK, logged_by
+from support.logs import logged
 
 
 class Recorder:
@@ -78,7 +78,7 @@ def test_one_that_raises_stops_nobody(caplog: pytest.LogCaptureFixture) -> None:
         for method, args, attrs in _CALLS:
             getattr(both, method)(*args, **attrs)
     assert good.calls == _CALLS * 3
-    warnings = [r for r in logged_by(caplog, HOOK) if r.levelno == logging.WARNING]
+    warnings = [r for r in logged(caplog) if r.levelno == logging.WARNING]
     assert len(warnings) == 2 * len(_CALLS)
     assert all(record.exc_info for record in warnings)
     assert "observer Broken failed in begin" in caplog.text

@@ -21,6 +21,7 @@ from support.operations import Operation
 from support.otlp_receiver import TIMEOUT, OtlpReceiver
 from support.receiver import receiver as timing_receiver
 from support.snippets import snippet
+from support.timely import TRIES, took
 
 BACKWARD = "forward_backward"
 
@@ -101,23 +102,23 @@ def test_without_a_receiver_calls_and_close_are_bounded(
     nowhere: None, caplog: pytest.LogCaptureFixture
 ) -> None:
     """No call waits for it, whatever is queued; close gives up and says so."""
-    observer = OtlpObserver()
-    for seq in range(3000):
-        observer.begin(Operation("m", seq))
-        observer.finish(Operation("m", seq), "done")
-    assert (observer.rejected, observer.evicted) == (0, 0)
-    began = time.monotonic()
-    observer.close()
-    took = time.monotonic() - began
-    observer.begin(Operation("m", 1))  # passed over
-    observer.close()
-    assert observer.rejected == 0
-    assert took < 5 * CLOSE_TIMEOUT, "the SDK's own end takes 30 s"
+    tries: list[float] = []
+    while not tries or (tries[-1] >= 2 * CLOSE_TIMEOUT and len(tries) < TRIES):
+        observer = OtlpObserver()
+        for seq in range(3000):
+            observer.begin(Operation("m", seq))
+            observer.finish(Operation("m", seq), "done")
+        assert (observer.rejected, observer.evicted) == (0, 0)
+        tries.append(took(observer.close))
+        observer.begin(Operation("m", 1))  # passed over
+        observer.close()
+        assert observer.rejected == 0
+    assert tries[-1] < 2 * CLOSE_TIMEOUT, "the SDK's own end takes 30 s"
     said = [r.getMessage() for r in caplog.records if r.name == "lilo_engine_hook"]
     assert said == [
         "lilo otlp: not everything was exported within 2 s; "
         "is there a receiver at OTEL_EXPORTER_OTLP_ENDPOINT?"
-    ]
+    ] * len(tries)
 
 
 def test_a_process_that_just_ends_exports_what_is_left(collector: OtlpReceiver) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from lilo_engine_hook import TimingObserver, wire
-from support.logs import HOOK, logged_by
+from support.logs import logged
 from support.operations import Operation
 from support.receiver import Receiver, receiver
 from support.reporting import seqs
@@ -162,7 +162,7 @@ def test_refused_hello_is_said_once_and_not_hammered(
         assert sender is not None
         retry_at = wait_until(lambda: sender._retry_at, lambda at: at > refused)
         assert retry_at - refused > 5
-    (warning,) = [r for r in logged_by(caplog, HOOK) if r.levelno >= logging.WARNING]
+    (warning,) = [r for r in logged(caplog) if r.levelno >= logging.WARNING]
     assert "speak version 9" in warning.getMessage()
     observer.close()
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from lilo_engine_hook import TimingObserver, wire
-from support.logs import HOOK, logged_by
+from support.logs import logged
 from support.operations import Operation
 from support.receiver import Receiver, receiver
 
@@ -121,7 +121,7 @@ def test_bad_calls_are_counted_and_never_raise(
     far.wait_for(lambda: far.rejected == len(_BAD_CALLS))
     far.wait_for(lambda: len(far.events) == len(_BAD_CALLS))
     assert all(isinstance(event, wire.Register) for event in far.events)
-    warnings = [r for r in logged_by(caplog, HOOK) if r.levelno == logging.WARNING]
+    warnings = [r for r in logged(caplog) if r.levelno == logging.WARNING]
     assert len(warnings) == 1
     assert "an observer call was rejected" in warnings[0].getMessage()
     assert len(warnings[0].getMessage()) < 500
@@ -149,7 +149,7 @@ def test_nothing_is_logged_on_the_engines_thread(
     observer.reuse(None)  # type: ignore[arg-type]
     observer.register_model("m")
     far.wait_for(lambda: far.rejected == 3 and len(far.events) == 1)
-    (record,) = logged_by(caplog, HOOK)
+    (record,) = logged(caplog)
     assert record.threadName == "lilo-timing"
 
 
