@@ -14,7 +14,11 @@ import trio.testing
 
 from lilo_sidecar.web.http_connection import ANSWER_TIMEOUT
 from lilo_sidecar.web.server import MAX_CONNECTIONS, PATIENCE
-from support.http_server import HANG, LARGE, MEGABYTE, REQUEST, Site, rest, run, status
+from lilo_sidecar.web.untaken import MAX_UNTAKEN, MOMENT
+from support.http_server import HANG, LARGE, MEDIUM, MEGABYTE, REQUEST, Site, rest, run, status
+
+MOST = MAX_UNTAKEN // MEGABYTE + 1
+"""Megabytes of answers that may be there at once."""
 
 
 @pytest.mark.parametrize("sent", [b"", b"GET / HT", REQUEST])
@@ -108,39 +112,84 @@ def test_clients_that_do_not_take_their_answers_make_way() -> None:
 
 
 def test_answers_that_are_not_taken_are_bounded_together() -> None:
-    """By their size: beyond 4 MiB the ones that are there for longest go, whether or not their
-    place is wanted, and beyond 5 even those of this moment. Whoever takes answers is not
-    disturbed."""
+    """By their size: with over 4 MiB no other is made until one is taken; where none is within a
+    moment the one there longest goes, whether or not its place is wanted."""
+    clock = (
+        trio.testing.MockClock()
+    )  # stands still: nobody is given up on because the machine is slow
 
     async def act(site: Site) -> None:
         async with contextlib.AsyncExitStack() as held:
 
-            async def asking(*, taking: bool = False) -> trio.SocketStream:
+            async def asking(path: bytes = b"/megabyte") -> trio.SocketStream:
                 stream = await held.enter_async_context(await site.connect())
-                if not taking:
-                    stream.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-                end = b"connection: close\r\n\r\n" if taking else b"\r\n"
-                await stream.send_all(b"GET /megabyte HTTP/1.1\r\nhost: x\r\n" + end)
+                stream.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+                await stream.send_all(_last(path))
                 await trio.testing.wait_all_tasks_blocked()
                 return stream
 
-            untaken = [await asking() for _ in range(4)]
-            taken = await asking(taking=True)
-            assert (await rest(taken)).count(b"x") >= MEGABYTE
-            await taken.aclose()
-            untaken.append(await asking())
-            assert site.statistics.evicted == 0
-            untaken.append(await asking())
-            assert site.statistics.evicted == 1
-            await trio.sleep(0.1)
-            untaken.append(await asking())
-            assert site.statistics.evicted == 3
-            assert site.statistics.connections == 4
-            for stream in untaken[:3]:
-                stream.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, LARGE)
-                assert len(await rest(stream)) < MEGABYTE
+            untaken = [await asking() for _ in range(MOST)]
+            assert site.made == MOST * MEGABYTE
+            small, large = await asking(b"/medium"), await asking()
+            assert site.made == MOST * MEGABYTE
+            assert not site.server.is_working  # its clients are to
+            await trio.aclose_forcefully(untaken.pop())
+            assert (await rest(small)).count(b"x") >= MEDIUM
+            await trio.testing.wait_all_tasks_blocked()
+            assert site.made == MOST * MEGABYTE
+            late = await asking(b"/medium")
+            clock.jump(0.9 * MOMENT)
+            await trio.testing.wait_all_tasks_blocked()
+            assert (site.made, site.statistics.evicted) == (MOST * MEGABYTE, 0)
+            clock.jump(0.2 * MOMENT)
+            assert (await rest(late)).count(b"x") >= MEDIUM
+            assert (site.made, site.statistics.evicted) == ((MOST - 1) * MEGABYTE, 1)
+            assert len(await rest(untaken[0])) < MEGABYTE  # it was there longest
+            for stream in (*untaken, large):
+                await trio.aclose_forcefully(stream)
+            await trio.testing.wait_all_tasks_blocked()
+            assert (site.made, site.statistics.evicted) == (0, 1)
 
-    run(act)
+    run(act, clock)
+
+
+@pytest.mark.parametrize("take", [False, True])
+def test_as_many_as_can_ask_at_the_same_moment(take: bool) -> None:
+    """What is made of their answers is bounded all the same. Those who take theirs all have them;
+    of the others, none keeps a newcomer waiting."""
+
+    async def act(site: Site) -> None:
+        async with contextlib.AsyncExitStack() as held:
+            streams = []
+            for _ in range(MAX_CONNECTIONS - 1):
+                streams.append(await held.enter_async_context(await site.connect()))
+                if not take:
+                    streams[-1].setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            await trio.testing.wait_all_tasks_blocked()
+            sizes = []
+
+            async def ask(stream: trio.SocketStream) -> None:
+                await stream.send_all(_last(b"/megabyte"))
+                if take:
+                    sizes.append((await rest(stream)).count(b"x"))
+
+            begun = trio.current_time()
+            async with trio.open_nursery() as nursery:
+                for stream in streams:
+                    nursery.start_soon(ask, stream)
+            async with await site.connect() as newcomer:
+                assert await status(newcomer) == b"200"
+            if take:
+                assert [size >= MEGABYTE for size in sizes] == [True] * len(streams)
+                assert site.statistics.evicted == 0
+            else:
+                assert trio.current_time() - begun <= len(streams) / (MOST - 1) * MOMENT
+                assert site.most_made == MOST * MEGABYTE
+            assert site.most_made <= MOST * MEGABYTE
+            assert (site.statistics.refused, site.statistics.faults) == (0, 0)
+
+    # Where time stands still, a slow machine makes no client slow.
+    run(act, trio.testing.MockClock() if take else None)
 
 
 def test_an_answer_that_is_large_by_itself_is_given() -> None:
@@ -221,3 +270,8 @@ def test_probe_that_says_nothing_is_let_go_of_at_once() -> None:
             assert await status(stream) == b"200"
 
     run(act)
+
+
+def _last(path: bytes) -> bytes:
+    """The last request of a connection."""
+    return b"GET " + path + b" HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n"

@@ -19,6 +19,7 @@ HANG = b"GET /hang HTTP/1.1\r\nhost: x\r\n\r\n"
 LARGE = 16 * 1024 * 1024
 """Bytes: more than a connection's buffers hold."""
 BODY = b"x" * LARGE
+MEDIUM = 16 * 1024
 MEGABYTE = 1024 * 1024
 """More than the buffers hold for a client that has made its own small."""
 
@@ -34,6 +35,8 @@ class Site:
         self.hanging = trio.Event()
         self.bodies: list[bytes] = []
         """What the application was told that clients sent."""
+        self.made = self.most_made = 0
+        """Bytes of the answers that are made and not taken, now and at most."""
 
     async def app(self, scope: Scope, receive: Receive, send: Send) -> None:
         body = b""
@@ -50,12 +53,17 @@ class Site:
             case "/megabyte":
                 body = BODY[:MEGABYTE]
             case "/medium":
-                body = BODY[:16384]
+                body = BODY[:MEDIUM]
             case "/body":
                 self.bodies.append((await receive())["body"])
         headers = [(b"content-length", str(len(body)).encode())]
-        await send({"type": "http.response.start", "status": 200, "headers": headers})
-        await send({"type": "http.response.body", "body": body})
+        self.made += len(body)
+        self.most_made = max(self.most_made, self.made)
+        try:
+            await send({"type": "http.response.start", "status": 200, "headers": headers})
+            await send({"type": "http.response.body", "body": body})
+        finally:
+            self.made -= len(body)
 
     async def connect(self) -> trio.SocketStream:
         return await trio.open_tcp_stream(*self.address)
@@ -65,8 +73,9 @@ class Site:
         return self.server.statistics()
 
 
-def run(act: Callable[[Site], Awaitable[None]]) -> float:
-    """Run ``act`` beside a server, then stop that; the seconds that stopping took."""
+def run(act: Callable[[Site], Awaitable[None]], clock: trio.abc.Clock | None = None) -> float:
+    """Run ``act`` beside a server, then stop that; the seconds that stopping took. Without a clock
+    to say otherwise time jumps on whenever nothing happens for a moment."""
 
     async def main() -> float:
         listener = http_listener(socket.AF_INET, ("127.0.0.1", 0))
@@ -78,7 +87,7 @@ def run(act: Callable[[Site], Awaitable[None]]) -> float:
             site.stop.set()
         return trio.current_time() - before
 
-    return trio.run(main, clock=trio.testing.MockClock(autojump_threshold=0.05))
+    return trio.run(main, clock=clock or trio.testing.MockClock(autojump_threshold=0.05))
 
 
 async def rest(stream: trio.SocketStream) -> bytes:

@@ -130,19 +130,23 @@ def test_clients_that_never_read_cost_one_answer_each(sidecar: SidecarProcess) -
             assert sidecar.rss_bytes() - memory < MAX_GROWTH
 
 
-def test_unread_answers_keep_nobody_out(sidecar: SidecarProcess) -> None:
+@pytest.mark.parametrize("path", ["/api/v1/timing", "/api/v1/overview?after=0"])
+def test_unread_answers_keep_nobody_out(sidecar: SidecarProcess, path: str) -> None:
     """More clients than there is room for, which send requests without end and never read, for the
     largest of answers: a newcomer waits a second at most, and nothing much is kept of them."""
+    now = time.time()
     for boot in range(4):
-        with Producer(sidecar.socket, f"large {boot}") as producer:
+        with Producer(sidecar.socket, f"large {path} {boot}") as producer:
             producer.greet("backend" if boot else "engine")
             for number in range(25):
                 names = [f"{boot}-{number}-{each}".ljust(wire.MAX_NAME, "n") for each in range(10)]
-                producer.send(*(span(["m"], 0.0, 1.0, name) for name in names))
-    size = len(sidecar.http.get("/api/v1/timing").content)
+                producer.send(*(span(["m"], now - 1.0, now, name) for name in names))
+                models = [f"{number}-{each}".ljust(wire.MAX_NAME, "m") for each in range(10)]
+                producer.send(*(span([model], now - 1.0, now) for model in 9 * models))
+    size = len(sidecar.http.get(path).content)
     assert size * MAX_CONNECTIONS > 1.5 * MAX_GROWTH
     memory = sidecar.rss_bytes()
-    request = b"GET /api/v1/timing HTTP/1.1\r\nhost: localhost\r\n\r\n"
+    request = f"GET {path} HTTP/1.1\r\nhost: localhost\r\n\r\n".encode()
     with contextlib.ExitStack() as held:
         for _ in range(MAX_CONNECTIONS + 12):
             client = held.enter_context(connect(sidecar))

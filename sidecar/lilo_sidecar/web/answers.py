@@ -20,7 +20,10 @@ def json_answer(
     content: object, status: int = HTTPStatus.OK, headers: Mapping[str, str] = NEVER_STORED
 ) -> Response:
     """An answer with that content, of plain types."""
-    return json_text_answer(json_text(content), status, headers)
+    # A copy: what orjson returns is cut off a buffer of up to twice the size, and while a client
+    # has not taken it, the next buffer does not fit into what is left of that one.
+    text = bytes(memoryview(json_text(content)))
+    return json_text_answer(text, status, headers)
 
 
 def json_text(content: object) -> bytes:

@@ -56,7 +56,7 @@ class Api:
         self._started = clock()
         self._version = _version()
         self._metrics = Metrics(self._moment)
-        self.overview = Overview(core, clock, self._version)
+        self.overview = Overview(core, clock, self._version, self._room)
 
     def served_by(self, server: HttpServer) -> None:
         """`/healthz` and `/metrics` tell of that server from now on."""
@@ -113,6 +113,10 @@ class Api:
                 "http": None if self._server is None else asdict(self._server.statistics()),
             }
         )
+
+    async def _room(self) -> None:
+        if self._server is not None:
+            await self._server.untaken.room()
 
     def _moment(self) -> Moment:
         return Moment(

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 import trio
 from hypercorn.config import Config
 from hypercorn.events import Closed, Event, RawData, Updated
 from hypercorn.trio.worker_context import WorkerContext
-from starlette.types import ASGIApp
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ..intake.throttle import Throttle
 from .http1 import Http1
+from .untaken import Untaken
 
 HEAD_TIMEOUT: Final = 5.0
 """Seconds until the first byte of a connection, and from a request's first byte to the end of
@@ -28,7 +30,7 @@ GRACEFUL_TIMEOUT: Final = 1.0
 to hang up after its last answer."""
 _MOMENT: Final = 0.001
 """Seconds in which a client cannot be told from one that takes its answer at once."""
-_READ_BYTES: Final = 4 * 1024
+_READ_BYTES: Final = 2 * 1024
 """A request's head, mostly. What of the requests behind it comes along is held until their turn;
 the rest stays in the system's buffers, whose size is bounded, until then."""
 
@@ -66,12 +68,10 @@ class HttpConnection:
         context: WorkerContext,
         stream: trio.SocketStream,
         throttle: Throttle,
-        on_sending: Callable[[], None],
+        untaken: Untaken,
+        evict: Callable[[HttpConnection], None],
     ) -> None:
-        """``on_sending`` is called when there is a piece of an answer to be sent."""
-        self.unsent = 0
-        """Bytes that the client has not taken yet."""
-        self.unsent_since = 0.0
+        """``evict`` is called for a client whose answer others wait for the room of."""
         self.busy_since = trio.current_time()
         """Since when requests are being answered one after the other, without the client being
         waited for in between; of no meaning while it is quiet."""
@@ -84,9 +84,11 @@ class HttpConnection:
         self._context = context
         self._stream = stream
         self._throttle = throttle
-        self._on_sending = on_sending
+        self._untaken = untaken
+        self._give_up = partial(evict, self)
         self._has_requests = False
         self._sending = trio.Lock()
+        self._sending_since: float | None = None
         self._whole = trio.CancelScope()
         self._reading = trio.CancelScope()
         self._phase = _Phase.NEW
@@ -98,7 +100,8 @@ class HttpConnection:
         has only just been handed to the system is hardly held up."""
         if self.quiet_since is not None:
             return False
-        return not self.unsent or trio.current_time() - self.unsent_since < _MOMENT
+        since = self._sending_since
+        return since is None or trio.current_time() - since < _MOMENT
 
     def close(self) -> None:
         """End it at once, whatever it is doing."""
@@ -111,7 +114,7 @@ class HttpConnection:
         with self._whole:
             async with trio.open_nursery() as requests:
                 protocol = Http1(
-                    *(self._app, self._config, self._context, requests, self._send),
+                    *(self._answer, self._config, self._context, requests, self._send),
                     throttle=self._throttle,
                 )
                 hung_up = await self._read(protocol)
@@ -145,19 +148,35 @@ class HttpConnection:
         except trio.BrokenResourceError:  # it was reset
             return b""
 
+    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """The application's answer to one request, made when there is room for it. Its head goes
+        with its body: nothing is sent of an answer before all of it counts."""
+        head: list[Message] = []
+
+        async def send_whole(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                head.append(message)
+                return
+            with self._untaken.holding(len(message.get("body", b"")), self._give_up):
+                while head:
+                    await send(head.pop())
+                await send(message)
+
+        await self._untaken.room()
+        await self._app(scope, receive, send_whole)
+
     async def _send(self, event: Event) -> None:
         """What the protocol has for the client, or about it."""
         match event:
             case RawData():
                 async with self._sending:
-                    self.unsent, self.unsent_since = len(event.data), trio.current_time()
-                    self._on_sending()
+                    self._sending_since = trio.current_time()
                     try:
                         await self._stream.send_all(event.data)
                     except trio.BrokenResourceError:  # the client is gone
                         self._reading.cancel()
                     finally:
-                        self.unsent = 0
+                        self._sending_since = None
             case Closed():
                 self._reading.cancel()
             case Updated() if self._phase is not _Phase.PARTING:

@@ -3,7 +3,7 @@ it. It takes nothing from any reader."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from math import inf
 from typing import Final
 
@@ -29,8 +29,16 @@ _PLACES: Final = 6
 class Overview:
     """Watches the totals and tells of them. Everything is on the daemon's one thread."""
 
-    def __init__(self, core: Recorder, clock: Callable[[], float], version: str) -> None:
+    def __init__(
+        self,
+        core: Recorder,
+        clock: Callable[[], float],
+        version: str,
+        room: Callable[[], Awaitable[None]] = trio.lowlevel.checkpoint,
+    ) -> None:
+        """``room`` returns when there is some for another answer."""
         self._core = core
+        self._room = room
         self._clock = clock
         self._version = version
         self._started = clock()
@@ -57,11 +65,12 @@ class Overview:
         """The answer as JSON, with all that is kept, or with those spans and intervals only that
         came after an earlier answer's ``now``. Others get their turns while it is written: at the
         bounds it has some hundred kB, or megabytes where ids are long."""
-        if heard_after is not None:
-            return await self._answer(self._clock(), heard_after)
-        # With all that is kept: one for all who ask within a moment.
         async with self._one_at_a_time:
+            await self._room()  # others were answered while this one waited
             now = self._clock()
+            if heard_after is not None:
+                return await self._answer(now, heard_after)
+            # With all that is kept: one for all who ask within a moment.
             if not 0.0 <= now - self._answered < FRESH:
                 self._whole = await self._answer(now, -inf)
                 self._answered = now

@@ -18,6 +18,7 @@ from ..intake.listening import BACKLOG, EXHAUSTED
 from ..intake.throttle import Throttle
 from .http1 import http_config
 from .http_connection import GRACEFUL_TIMEOUT, HttpConnection
+from .untaken import Untaken
 
 __all__ = [
     "GRACEFUL_TIMEOUT",
@@ -35,14 +36,6 @@ there is none, the one over is closed, and may try again."""
 PATIENCE: Final = 1.0
 """Seconds that a client may take over its answers and keep its place when it is wanted. An answer
 is made at once: what is under way for longer is one that its client does not take."""
-MAX_UNSENT: Final = 4 * 1024 * 1024
-"""Bytes of answers that clients have not taken, of all connections; the largest answers have some
-hundred kB. Beyond it, those go that had theirs for longest."""
-MAX_SENDING: Final = 5 * 1024 * 1024
-"""Bytes, likewise, with the answers that were handed out this very moment: however fast they are
-made, and however many ask at once."""
-_MOMENT: Final = 0.05
-"""Seconds until an answer counts as one that is not taken."""
 _ACCEPT_PAUSE: Final = 0.1
 """Seconds until the next try when the process has run out of descriptors or memory."""
 _LOOK_INTERVAL: Final = 10.0
@@ -86,6 +79,7 @@ class HttpServer:
         self._app = app
         self._config = http_config()
         self._context = WorkerContext(None)
+        self.untaken = Untaken()
         self._connections: dict[HttpConnection, None] = {}
         """In the order they were accepted."""
         self._throttle = Throttle(_log)
@@ -107,7 +101,7 @@ class HttpServer:
     @property
     def is_working(self) -> bool:
         """Whether somebody waits for an answer, and not the other way round."""
-        return any(connection.is_worked_on for connection in self._connections)
+        return not self.untaken.is_full and any(each.is_worked_on for each in self._connections)
 
     async def run(
         self,
@@ -161,7 +155,8 @@ class HttpServer:
             return
         connection = HttpConnection(
             *(self._app, self._config, self._context, stream, self._throttle),
-            on_sending=self._bound_unsent,
+            untaken=self.untaken,
+            evict=self._evict,
         )
         self._connections[connection] = None
         try:
@@ -186,19 +181,11 @@ class HttpServer:
         self._evict(leaving)
         return True
 
-    def _bound_unsent(self) -> None:
-        while (unsent := sum(each.unsent for each in self._connections)) > MAX_UNSENT:
-            sending = [connection for connection in self._connections if connection.unsent]
-            longest = min(sending, key=lambda connection: connection.unsent_since)
-            just_now = trio.current_time() - longest.unsent_since < _MOMENT
-            if just_now and (unsent <= MAX_SENDING or len(sending) == 1):
-                return
-            self._evict(longest)
-
     def _evict(self, connection: HttpConnection) -> None:
-        del self._connections[connection]
-        self._evicted += 1
-        connection.close()
+        if connection in self._connections:  # and not on its way out
+            del self._connections[connection]
+            self._evicted += 1
+            connection.close()
 
     def _idlest(self) -> HttpConnection | None:
         idle = [
