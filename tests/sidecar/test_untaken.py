@@ -33,7 +33,7 @@ class Clients:
 
             await self.untaken.room()
             self.answered.append(name)
-            with self.untaken.holding(size, give_up):
+            with self.untaken.holding(bytes(size), give_up):
                 await self.taken.wait()
 
 
@@ -101,6 +101,25 @@ def test_answer_counts_until_its_memory_is_given_back() -> None:
         assert clients.answered == ["slow", "next"]
 
     run(act)
+
+
+def test_answer_that_several_have_counts_once() -> None:
+    """It is the same memory, until the last of them took it."""
+    untaken, answer = Untaken(), bytes(MAX_UNTAKEN)
+
+    def nobody() -> None:
+        raise AssertionError
+
+    async def act() -> None:
+        with untaken.holding(answer, nobody), untaken.holding(bytes(1), nobody):
+            with untaken.holding(answer, nobody), untaken.holding(answer, nobody):
+                assert untaken.is_full
+            assert untaken.is_full
+        assert not untaken.is_full
+        with untaken.holding(answer, nobody), untaken.holding(answer, nobody):
+            assert not untaken.is_full
+
+    trio.run(act)
 
 
 @pytest.mark.parametrize("leaving", [0, 1])

@@ -82,21 +82,20 @@ def test_connections_are_bounded() -> None:
 def test_clients_that_do_not_take_their_answers_make_way() -> None:
     """However many send requests and do not read: whoever comes gets an answer, as soon as one of
     them had more than a moment; of them, the one that had most goes."""
+    clock = trio.testing.MockClock()
 
     async def act(site: Site) -> None:
         held = []
-        for number in range(MAX_CONNECTIONS):
+        for _ in range(MAX_CONNECTIONS):
             held.append(await site.connect())
             await held[-1].send_all(b"GET /medium HTTP/1.1\r\nhost: x\r\n\r\n" * 200)
             await trio.testing.wait_all_tasks_blocked()
-            if number == 0:
-                await trio.sleep(0.1)  # it is at it for longer than the others
         async with await site.connect() as early:
             with contextlib.suppress(trio.BrokenResourceError):  # closed before it was sent
                 assert await status(early) == b""
         await trio.testing.wait_all_tasks_blocked()
         assert (site.statistics.refused, site.statistics.evicted) == (1, 0)
-        await trio.sleep(PATIENCE)
+        clock.jump(1.1 * MOMENT)
         for _ in range(3):
             async with await site.connect() as newcomer:
                 assert await status(newcomer) == b"200"
@@ -108,7 +107,42 @@ def test_clients_that_do_not_take_their_answers_make_way() -> None:
         for stream in held:
             await trio.aclose_forcefully(stream)
 
-    run(act)
+    run(act, clock)
+
+
+@pytest.mark.parametrize("path", [b"/medium", b"/megabyte", b"/large"])
+def test_stream_of_clients_that_take_nothing(path: bytes) -> None:
+    """One every 10 ms, for an answer of its own or the same one as others': they are let go of as
+    they come, and everybody else is answered in time."""
+    clock = trio.testing.MockClock()
+
+    async def act(site: Site) -> None:
+        async with contextlib.AsyncExitStack() as held:
+            for number in range(3 * MAX_CONNECTIONS):
+                stream = await held.enter_async_context(await site.connect())
+                stream.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+                await stream.send_all((b"GET " + path + b" HTTP/1.1\r\nhost: x\r\n\r\n") * 200)
+                await trio.testing.wait_all_tasks_blocked()
+                if number % 16 == 0:
+                    answered = trio.Event()
+
+                    async def ask(answered: trio.Event = answered) -> None:
+                        async with await site.connect() as newcomer:
+                            assert await status(newcomer) == b"200"
+                        answered.set()
+
+                    async with trio.open_nursery() as nursery:
+                        nursery.start_soon(ask)
+                        begun = trio.current_time()
+                        while not answered.is_set():
+                            await trio.testing.wait_all_tasks_blocked()
+                            assert trio.current_time() - begun < PATIENCE
+                            clock.jump(MOMENT / 5)
+                clock.jump(MOMENT / 5)
+            assert site.statistics.refused == 0
+            assert site.statistics.evicted > MAX_CONNECTIONS
+
+    run(act, clock)
 
 
 def test_answers_that_are_not_taken_are_bounded_together() -> None:
@@ -190,6 +224,73 @@ def test_as_many_as_can_ask_at_the_same_moment(take: bool) -> None:
 
     # Where time stands still, a slow machine makes no client slow.
     run(act, trio.testing.MockClock() if take else None)
+
+
+def test_client_that_has_only_just_come_keeps_its_place() -> None:
+    """Its request may be on the way: the one that does not take its answer goes for the next. Where
+    all have only just come, the first of them goes."""
+    clock = trio.testing.MockClock()
+
+    async def act(site: Site) -> None:
+        async with contextlib.AsyncExitStack() as held:
+            streams = []
+            for number in range(MAX_CONNECTIONS + 1):
+                if number == MAX_CONNECTIONS - 1:
+                    clock.jump(1.1 * MOMENT)
+                streams.append(await held.enter_async_context(await site.connect()))
+                if number < MAX_CONNECTIONS - 1:
+                    await streams[-1].send_all(b"GET /medium HTTP/1.1\r\nhost: x\r\n\r\n" * 200)
+                await trio.testing.wait_all_tasks_blocked()
+            assert site.statistics.evicted == 1
+            assert await status(streams[-2]) == b"200"
+            assert await status(streams[-1]) == b"200"
+            for stream in streams:
+                await trio.aclose_forcefully(stream)
+            await trio.testing.wait_all_tasks_blocked()
+            streams = []
+            for _ in range(MAX_CONNECTIONS + 1):
+                streams.append(await held.enter_async_context(await site.connect()))
+                await trio.testing.wait_all_tasks_blocked()
+            assert (site.statistics.evicted, site.statistics.refused) == (2, 0)
+            assert await rest(streams[0]) == b""
+            assert await status(streams[1]) == b"200"
+
+    run(act, clock)
+
+
+def test_client_that_waits_for_others_keeps_its_place() -> None:
+    """However long: it is not the one that takes its time."""
+    clock = trio.testing.MockClock()
+
+    async def act(site: Site) -> None:
+        async with contextlib.AsyncExitStack() as held:
+
+            async def asking(request: bytes) -> trio.SocketStream:
+                stream = await held.enter_async_context(await site.connect())
+                stream.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+                await stream.send_all(request)
+                await trio.testing.wait_all_tasks_blocked()
+                return stream
+
+            for _ in range(MAX_CONNECTIONS - 1):
+                await asking(_last(b"/megabyte"))
+            waiting = await asking(_last(b"/medium"))
+            while clock.current_time() <= PATIENCE:
+                clock.jump(MOMENT)
+                await trio.testing.wait_all_tasks_blocked()
+            evicted = site.statistics.evicted
+            for _ in range(MAX_CONNECTIONS - site.statistics.connections):
+                await asking(HANG)
+            over = await asking(REQUEST)
+            assert await rest(over) == b""
+            assert (site.statistics.refused, site.statistics.evicted) == (1, evicted)
+            for _ in range(MAX_CONNECTIONS):
+                clock.jump(MOMENT)
+                await trio.testing.wait_all_tasks_blocked()
+            assert site.hanging.is_set()  # they came after it
+            assert (await rest(waiting)).count(b"x") >= MEDIUM
+
+    run(act, clock)
 
 
 def test_an_answer_that_is_large_by_itself_is_given() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Callable
 from functools import partial
+from math import inf
 from typing import Final
 
 import trio
@@ -15,7 +16,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ..intake.throttle import Throttle
 from .http1 import Http1
-from .untaken import Untaken
+from .untaken import MOMENT, Untaken
 
 HEAD_TIMEOUT: Final = 5.0
 """Seconds until the first byte of a connection, and from a request's first byte to the end of
@@ -74,7 +75,8 @@ class HttpConnection:
         """``evict`` is called for a client whose answer others wait for the room of."""
         self.busy_since = trio.current_time()
         """Since when requests are being answered one after the other, without the client being
-        waited for in between; of no meaning while it is quiet."""
+        waited for in between, but for the time that they wait for others; of no meaning while it
+        is quiet."""
         self.quiet_since: float | None = self.busy_since
         """Since when no request is being answered or waits to be; None while there is one."""
         self.timed_out = False
@@ -102,6 +104,13 @@ class HttpConnection:
             return False
         since = self._sending_since
         return since is None or trio.current_time() - since < _MOMENT
+
+    @property
+    def is_fresh(self) -> bool:
+        """Whether it is open for a moment only, and has sent nothing."""
+        if self._phase is not _Phase.NEW or self.quiet_since is None:
+            return False
+        return trio.current_time() - self.quiet_since < MOMENT
 
     def close(self) -> None:
         """End it at once, whatever it is doing."""
@@ -157,12 +166,15 @@ class HttpConnection:
             if message["type"] == "http.response.start":
                 head.append(message)
                 return
-            with self._untaken.holding(len(message.get("body", b"")), self._give_up):
+            with self._untaken.holding(message.get("body", b""), self._give_up):
                 while head:
                     await send(head.pop())
                 await send(message)
 
+        busy_for = trio.current_time() - self.busy_since
+        self.busy_since = inf  # the wait is others' doing
         await self._untaken.room()
+        self.busy_since = trio.current_time() - busy_for
         await self._app(scope, receive, send_whole)
 
     async def _send(self, event: Event) -> None:

@@ -31,11 +31,12 @@ __all__ = [
 
 MAX_CONNECTIONS: Final = 128
 """Readers at once: pollers, a scraper, people. For one over it the one that is idle longest makes
-way; where all are being answered, the one that takes its time over it, if there is one; where
-there is none, the one over is closed, and may try again."""
+way; where all are being answered, the one that has not taken its answer for longest, if that is
+more than a moment; then the one that asks without a pause; where there is none, the one over is
+closed, and may try again."""
 PATIENCE: Final = 1.0
-"""Seconds that a client may take over its answers and keep its place when it is wanted. An answer
-is made at once: what is under way for longer is one that its client does not take."""
+"""Seconds that a client may be answered in one go and keep its place when it is wanted, without the
+time that it waits for others. An answer is made at once: it is its requests that are many."""
 _ACCEPT_PAUSE: Final = 0.1
 """Seconds until the next try when the process has run out of descriptors or memory."""
 _LOOK_INTERVAL: Final = 10.0
@@ -175,11 +176,16 @@ class HttpServer:
         """Whether there is a place for one more, if need be another one's."""
         if len(self._connections) < MAX_CONNECTIONS:
             return True
-        leaving = self._idlest() or self._slowest()
-        if leaving is None:
-            return False
-        self._evict(leaving)
-        return True
+        if leaving := self._idlest():
+            self._evict(leaving)
+            return True
+        self.untaken.give_up_oldest()
+        if len(self._connections) < MAX_CONNECTIONS:
+            return True
+        leaving = self._slowest() or self._idlest(fresh=True)
+        if leaving is not None:
+            self._evict(leaving)
+        return leaving is not None
 
     def _evict(self, connection: HttpConnection) -> None:
         if connection in self._connections:  # and not on its way out
@@ -187,11 +193,13 @@ class HttpServer:
             self._evicted += 1
             connection.close()
 
-    def _idlest(self) -> HttpConnection | None:
+    def _idlest(self, *, fresh: bool = False) -> HttpConnection | None:
+        """Of those that have nothing to be answered; of those that have only just come, if need
+        be: their requests may be on the way."""
         idle = [
             (connection.quiet_since, connection)
             for connection in self._connections
-            if connection.quiet_since is not None
+            if connection.quiet_since is not None and (fresh or not connection.is_fresh)
         ]
         return min(idle, key=lambda entry: entry[0])[1] if idle else None
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from math import inf
@@ -27,13 +28,15 @@ class Untaken:
 
     Whoever waits for room gets it in the order they came, when clients take theirs; the one that
     had its answer for longest, and for more than a moment, is given up on. An answer counts until
-    its memory is given back, which is a turn of the event loop after it is given up on. So there
-    are MAX_UNTAKEN bytes and one answer at most, however many ask at once and however fast answers
-    are made; and one more, where its writing lets others run. Everything is on trio's one thread.
+    its memory is given back, which is a turn of the event loop after it is given up on; one that
+    several have counts once. So there are MAX_UNTAKEN bytes at most and what is being made, however
+    many ask at once and however fast answers are made. Everything is on trio's one thread.
     """
 
     def __init__(self) -> None:
         self._bytes = 0
+        self._clients: Counter[int] = Counter()
+        """How many have the answer, by its identity."""
         self._held: dict[object, _Held] = {}
         """Those that can be given up on, the oldest first."""
         self._turn = trio.Lock()
@@ -54,27 +57,36 @@ class Untaken:
                 await self._wait_for_fewer()
 
     @contextmanager
-    def holding(self, size: int, give_up: Callable[[], None]) -> Iterator[None]:
-        """Count an answer of that many bytes until it was taken, or is not going to be.
-        ``give_up`` has to see to it that it ends, and is called once at most."""
-        answer = object()
-        self._bytes += size
-        self._held[answer] = _Held(trio.current_time(), give_up)
+    def holding(self, answer: bytes, give_up: Callable[[], None]) -> Iterator[None]:
+        """Count an answer until a client has taken it, or is not going to. ``give_up`` has to see
+        to it that this ends, and is called once at most."""
+        holder = object()
+        self._held[holder] = _Held(trio.current_time(), give_up)
+        self._clients[id(answer)] += 1
+        if self._clients[id(answer)] == 1:
+            self._bytes += len(answer)
         try:
             yield
         finally:
-            self._bytes -= size
-            self._held.pop(answer, None)
+            self._held.pop(holder, None)
+            self._clients[id(answer)] -= 1
+            if not self._clients[id(answer)]:
+                del self._clients[id(answer)]
+                self._bytes -= len(answer)
             self._fewer.unpark_all()
 
+    def give_up_oldest(self) -> bool:
+        """Give up on the client that had its answer for longest, if that is more than a moment."""
+        if not self._held or self._oldest_had_its_moment > trio.current_time():
+            return False
+        self._held.pop(next(iter(self._held))).give_up()
+        return True
+
+    @property
+    def _oldest_had_its_moment(self) -> float:
+        """When it has, or had."""
+        return next(iter(self._held.values())).since + MOMENT if self._held else inf
+
     async def _wait_for_fewer(self) -> None:
-        until = inf
-        if self._held:
-            oldest, held = next(iter(self._held.items()))
-            if held.since + MOMENT <= trio.current_time():
-                del self._held[oldest]
-                held.give_up()
-            else:
-                until = held.since + MOMENT
-        with trio.move_on_at(until):
+        with trio.move_on_at(inf if self.give_up_oldest() else self._oldest_had_its_moment):
             await self._fewer.park()
