@@ -43,7 +43,8 @@ def run(act: Callable[[Clients, trio.Nursery], Awaitable[None]]) -> float:
     async def main() -> float:
         async with trio.open_nursery() as nursery:
             begun = trio.current_time()
-            await act(Clients(), nursery)
+            with trio.fail_after(3600):  # rather than wait for ever
+                await act(Clients(), nursery)
             nursery.cancel_scope.cancel()
         return trio.current_time() - begun
 
